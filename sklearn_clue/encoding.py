@@ -1,0 +1,834 @@
+"""The way from a user's table to the numbers a network sees, and back.
+
+`TabularEncoder` does the travelling; `FeatureSchema` is its map. Code that loops over
+columns (likelihoods, distances, displays) takes the schema and never the encoder.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, fields
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_array
+
+from sklearn_clue._validation import (
+    StrOptions,
+    _check_feature_names_in,
+    _fit_context,
+    check_is_fitted,
+    is_pandas_df,
+    is_polars_df,
+    validate_data,
+)
+
+__all__ = ["ColumnSchema", "FeatureSchema", "TabularEncoder"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnSchema:
+    """What one column of the user's table is, and where it lives when encoded.
+
+    Parameters
+    ----------
+    name : hashable
+        The user's label of the column.
+
+    kind : {"number", "category"}
+        How the column is encoded: a number by its standard score, a category by one
+        indicator per known value.
+
+    span : tuple of (int, int)
+        First encoded position, and the one after the last.
+
+    dtype : dtype
+        The user's dtype (of numpy, pandas or polars), restored when decoding.
+
+    categories : tuple, default=None
+        The known values of a category, in the order of their indicators.
+
+    center, scale : float, default=None
+        The encoded number is `(value - center) / scale`.
+
+    low, high : int or float, default=None
+        The range of a number seen in `fit`: ints for a column of integers.
+
+    percentiles : tuple of float, default=None
+        The training percentiles 0, 1, ..., 100 of a number, in the user's units.
+
+    See Also
+    --------
+    FeatureSchema : All columns of a table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_clue.encoding import ColumnSchema
+    >>> color = ColumnSchema(
+    ...     name="color",
+    ...     kind="category",
+    ...     span=(1, 3),
+    ...     dtype=np.dtype(object),
+    ...     categories=("blue", "red"),
+    ... )
+    >>> np.array([0.3, 0.0, 1.0])[color.block]
+    array([0., 1.])
+    """
+
+    name: Hashable
+    kind: str
+    span: tuple[int, int]
+    dtype: Any
+    categories: tuple | None = None
+    center: float | None = None
+    scale: float | None = None
+    low: float | None = None
+    high: float | None = None
+    percentiles: tuple[float, ...] | None = None
+
+    @property
+    def block(self):
+        """Slice of the encoded positions of this column."""
+        return slice(*self.span)
+
+    @property
+    def is_integer(self):
+        """Whether the column is a number that only takes whole values."""
+        return isinstance(self.low, Integral)
+
+
+@dataclass(frozen=True)
+class FeatureSchema:
+    """What each column of a table is, separate from how it is stored.
+
+    Schemas are immutable and hashable, and two of them are equal exactly if they
+    encode and decode alike.
+
+    Parameters
+    ----------
+    columns : tuple of ColumnSchema
+        One entry per column, in the user's order.
+
+    See Also
+    --------
+    TabularEncoder : Learns a schema from data, as its attribute `schema_`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn_clue import TabularEncoder
+    >>> X = pd.DataFrame({"age": [31, 58], "color": ["red", "blue"]})
+    >>> schema = TabularEncoder().fit(X).schema_
+    >>> schema.names, schema.n_encoded
+    (('age', 'color'), 3)
+    >>> schema.numeric_index, schema.blocks
+    (array([0]), (slice(1, 3, None),))
+    >>> schema.column("color").categories
+    ('blue', 'red')
+    """
+
+    columns: tuple[ColumnSchema, ...]
+
+    def __iter__(self):
+        return iter(self.columns)
+
+    def __len__(self):
+        return len(self.columns)
+
+    @property
+    def n_encoded(self):
+        """Number of encoded positions."""
+        return self.columns[-1].span[1] if self.columns else 0
+
+    @property
+    def names(self):
+        """Names of the columns, in the user's order."""
+        return tuple(column.name for column in self)
+
+    @property
+    def numbers(self):
+        """The columns that are numbers."""
+        return tuple(column for column in self if column.kind == "number")
+
+    @property
+    def categories(self):
+        """The columns that are categories."""
+        return tuple(column for column in self if column.kind == "category")
+
+    @property
+    def numeric_index(self):
+        """Encoded positions of the numbers, as an integer array."""
+        return np.array([column.span[0] for column in self.numbers], dtype=np.intp)
+
+    @property
+    def blocks(self):
+        """Slices of the encoded positions of the categories, one per column."""
+        return tuple(column.block for column in self.categories)
+
+    def column(self, name):
+        """Look up a column by its name.
+
+        Parameters
+        ----------
+        name : hashable
+            The user's label of the column.
+
+        Returns
+        -------
+        column : ColumnSchema
+            The column of that name.
+        """
+        for column in self:
+            if column.name == name:
+                return column
+        raise KeyError(f"No column {name!r}. The columns are: {_listing(self.names)}.")
+
+    def describe_difference(self, other):
+        """Say in words where another schema first departs from this one.
+
+        Parameters
+        ----------
+        other : FeatureSchema
+            The schema to compare with.
+
+        Returns
+        -------
+        difference : str or None
+            For example `"'marital_status': 4 categories against 3 (extra:
+            'widowed')"`, where the first figure is about this schema; None if the two
+            are equal.
+        """
+        if self.names != other.names:
+            return _count_difference("columns", self.names, other.names)
+        for mine, theirs in zip(self, other, strict=True):
+            if mine.kind == theirs.kind == "category":
+                if mine.categories != theirs.categories:
+                    difference = _count_difference(
+                        "categories", mine.categories, theirs.categories
+                    )
+                    return f"{mine.name!r}: {difference}"
+            for field in fields(mine):
+                a, b = getattr(mine, field.name), getattr(theirs, field.name)
+                if a != b:
+                    if field.name == "percentiles":  # 101 numbers help nobody
+                        return f"{mine.name!r}: other training percentiles"
+                    return f"{mine.name!r}: {field.name} {a} against {b}"
+        return None
+
+
+class TabularEncoder(TransformerMixin, BaseEstimator):
+    """Encode a table of numbers and categories for a network, and decode it again.
+
+    Numbers are standardised to zero mean and unit variance; a constant column becomes
+    zero. Each category gets a full block of indicators, one per known value: none is
+    dropped or merged, because :meth:`inverse_transform` must find the way back.
+
+    Parameters
+    ----------
+    categorical_features : "from_dtype", array-like or None, default="from_dtype"
+        Which columns are categories. All others are numbers.
+
+        - `"from_dtype"`: the columns of a DataFrame that hold strings, objects,
+          booleans or a categorical dtype. A bare array holds numbers only.
+        - boolean array-like of shape (n_features,): a mask of the categories.
+        - array-like of int or of str: positions or names of the categories.
+        - None: no column is a category.
+
+    Attributes
+    ----------
+    schema_ : FeatureSchema
+        What each column is, and where it lives when encoded.
+
+    n_features_in_ : int
+        Number of features seen during `fit`.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during `fit`, if all of them are strings.
+
+    See Also
+    --------
+    sklearn.preprocessing.OneHotEncoder : Encodes categories only.
+    sklearn.preprocessing.StandardScaler : Encodes numbers only.
+    sklearn.compose.ColumnTransformer : Joins other encoders; cannot decode.
+
+    Notes
+    -----
+    The known values of a category are those seen in `fit`, sorted. Where the dtype
+    declares its values (a pandas categorical, a polars enum, a boolean) they are the
+    declared ones in the declared order, whether seen or not, so the encoded width
+    does not depend on which rows a cross-validation fold happens to hold. Call
+    `Series.cat.remove_unused_categories` first if only the seen ones are wanted.
+
+    Decoding restores integers by rounding, inside the range seen in `fit`. They come
+    back exactly as long as their distance from the mean has at most 2**52 steps in
+    float64, or 2**23 in float32. Floats are not clipped to any range, and come back
+    within rounding of the column's spread.
+
+    Missing values are refused: fill them first, for example with
+    :class:`sklearn.impute.SimpleImputer`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn_clue import TabularEncoder
+    >>> X = pd.DataFrame({"age": [20, 30, 40], "color": ["red", "blue", "red"]})
+    >>> encoder = TabularEncoder().fit(X)
+    >>> encoder.get_feature_names_out()
+    array(['age', 'color_blue', 'color_red'], dtype=object)
+    >>> encoder.transform(X).round(2)
+    array([[-1.22,  0.  ,  1.  ],
+           [ 0.  ,  1.  ,  0.  ],
+           [ 1.22,  0.  ,  1.  ]])
+
+    A network answers in between; the way back gives a valid row all the same.
+
+    >>> encoder.inverse_transform([[0.31, 0.4, 0.6]])
+       age color
+    0   33   red
+    """
+
+    _parameter_constraints: dict = {
+        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+    }
+
+    def __init__(self, categorical_features="from_dtype"):
+        self.categorical_features = categorical_features
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Learn the columns of X: their kind, scale or categories.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            The table to learn.
+
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted encoder.
+        """
+        return self._fit(X)
+
+    def transform(self, X):
+        """Encode X.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            The table to encode.
+
+        Returns
+        -------
+        X_encoded : ndarray of shape (n_samples, `schema_.n_encoded`)
+            Standard scores and indicators; float32 if all of X is, else float64.
+        """
+        check_is_fitted(self)
+        return self._encode(X)
+
+    def inverse_transform(self, X):
+        """Decode X to the container, columns and dtypes seen in `fit`.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, `schema_.n_encoded`)
+            Encoded rows. The indicators of a category need not be zeros and ones: the
+            largest wins.
+
+        Returns
+        -------
+        X_original : {ndarray, DataFrame} of shape (n_samples, n_features)
+            The rows in the user's units. If both X and the table seen in `fit` are
+            pandas DataFrames, the index of X is kept.
+        """
+        check_is_fitted(self)
+        index = X.index if is_pandas_df(X) else None
+        X = check_array(
+            X, dtype=(np.float64, np.float32), ensure_min_samples=0, input_name="X"
+        )
+        if X.shape[1] != self.schema_.n_encoded:
+            raise ValueError(
+                f"X has {X.shape[1]} columns, but the encoded space of this "
+                f"{type(self).__name__} has {self.schema_.n_encoded}. Pass rows as "
+                "transform returns them."
+            )
+        decoded = [
+            (column, _decode(column, X[:, column.block])) for column in self.schema_
+        ]
+        if is_pandas_df(self._template):
+            # Built under positions: labels may be anything a pandas Index holds.
+            series = [_restore_pandas(column, values) for column, values in decoded]
+            frame = pd.DataFrame(dict(enumerate(series)))
+            frame.columns = self._template.columns
+            return frame if index is None else frame.set_axis(index)
+        if is_polars_df(self._template):
+            series = [_restore_polars(column, values) for column, values in decoded]
+            return type(self._template)(series)
+        array = np.empty((len(X), len(decoded)), dtype=self._template.dtype)
+        for position, (column, values) in enumerate(decoded):
+            if column.kind == "category":
+                values = _object_index(column.categories).to_numpy()[values]
+            array[:, position] = values
+        return array
+
+    def get_feature_names_out(self, input_features=None):
+        """Get the names of the encoded positions.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the columns; only needed to check them against those seen in
+            `fit`, or to name the columns of a bare array.
+
+        Returns
+        -------
+        feature_names_out : ndarray of str
+            A number keeps its name; a category `color` of value `red` gives
+            `color_red`.
+        """
+        check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features)
+        encoded_names = []
+        for name, column in zip(names, self.schema_, strict=True):
+            if column.kind == "category":
+                encoded_names += [f"{name}_{value}" for value in column.categories]
+            else:
+                encoded_names.append(name)
+        return np.asarray(encoded_names, dtype=object)
+
+    def _fit(self, X, *, allow_missing=False):
+        """Fit; with `allow_missing`, learn from the values that are there."""
+        columns, template = self._read(X, reset=True)
+        kinds = self._learn_kinds(
+            columns, is_frame=not isinstance(template, np.ndarray)
+        )
+        arrays = _clean(columns, kinds, allow_missing=allow_missing)
+
+        schema, start = [], 0
+        for column, kind, array in zip(columns, kinds, arrays, strict=True):
+            array = array[~pd.isna(array)]
+            if len(array) == 0:
+                raise ValueError(
+                    f"Column {column.name!r} holds missing values only, so there is "
+                    "nothing to learn from it. Drop the column."
+                )
+            if kind == "category":
+                facts = {"categories": _learn_categories(column.name, array)}
+            else:
+                facts = _learn_number(array, _is_integer(column.dtype))
+            stop = start + len(facts.get("categories", (None,)))
+            schema.append(
+                ColumnSchema(
+                    name=column.name,
+                    kind=kind,
+                    span=(start, stop),
+                    dtype=column.dtype,
+                    **facts,
+                )
+            )
+            start = stop
+
+        if isinstance(template, np.ndarray) and template.dtype.kind in "US":
+            if "number" in kinds:  # numbers must not come back as text
+                template = template.astype(object)
+        self.schema_ = FeatureSchema(tuple(schema))
+        self._template = template
+        return self
+
+    def _encode(self, X, *, allow_missing=False):
+        """Encode; with `allow_missing`, an absent value is NaN wherever it lives."""
+        columns, template = self._read(X, reset=False)
+        if not isinstance(template, np.ndarray):
+            self._check_kinds(columns)
+        kinds = [column.kind for column in self.schema_]
+        arrays = _clean(columns, kinds, allow_missing=allow_missing)
+
+        all_float32 = all(str(column.dtype).lower() == "float32" for column in columns)
+        encoded = np.zeros(
+            (len(arrays[0]), self.schema_.n_encoded),
+            dtype=np.float32 if all_float32 else np.float64,
+        )
+        unseen = []
+        for column, array in zip(self.schema_, arrays, strict=True):
+            block = encoded[:, column.block]
+            if column.kind == "number":
+                block[:, 0] = _standardise(array, column)
+                continue
+            codes = _codes(array, column.categories)
+            rows = np.flatnonzero(codes >= 0)
+            block[rows, codes[rows]] = 1
+            if len(rows) < len(codes):
+                missing = pd.isna(array)
+                block[missing] = np.nan
+                strange = pd.unique(array[(codes < 0) & ~missing])
+                if len(strange):
+                    unseen.append(
+                        f"column {column.name!r} holds {_listing(strange.tolist())} "
+                        f"besides the known {_listing(column.categories)}"
+                    )
+        if unseen:
+            raise ValueError(
+                f"X holds categories that were not seen in fit: {'; '.join(unseen)}. "
+                "Replace them by known ones, fit on rows that hold them, or declare "
+                "all possible values with a pandas CategoricalDtype before fit."
+            )
+        return encoded
+
+    def _read(self, X, *, reset):
+        """Check the container; return its columns and an empty copy of it."""
+        if not (is_pandas_df(X) or is_polars_df(X)):
+            X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+            columns = [
+                _Column(f"x{position}", X[:, position], X.dtype)
+                for position in range(X.shape[1])
+            ]
+            return columns, np.empty((0, X.shape[1]), dtype=X.dtype)
+
+        n_samples, n_features = X.shape
+        for count, what in ((n_features, "feature(s)"), (n_samples, "sample(s)")):
+            if count == 0:
+                raise ValueError(
+                    f"Found a DataFrame with 0 {what} (shape={X.shape}) while a "
+                    f"minimum of 1 is required by {type(self).__name__}. Check how X "
+                    "was selected or split."
+                )
+        if is_polars_df(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            columns = [_column_from_polars(column) for column in X.iter_columns()]
+            return columns, X.clear()
+
+        repeated = X.columns[X.columns.duplicated()].unique()
+        if len(repeated):
+            raise ValueError(
+                f"Column names must be unique, got more than one {_listing(repeated)}. "
+                "Rename the columns, or drop the copies with "
+                "X.loc[:, ~X.columns.duplicated()]."
+            )
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        columns = [
+            _Column(
+                name,
+                series.to_numpy()
+                if isinstance(series.dtype, np.dtype)
+                else series.array,
+                series.dtype,
+            )
+            for name, series in X.items()
+        ]
+        return columns, X.iloc[:0].copy()
+
+    def _learn_kinds(self, columns, *, is_frame):
+        """Decide for each column whether it is a number or a category."""
+        choice = self.categorical_features
+        if isinstance(choice, str):
+            if not is_frame:
+                return ["number"] * len(columns)
+            return [_kind_from_dtype(column) for column in columns]
+        chosen = _chosen_positions(
+            choice, [column.name for column in columns], is_frame
+        )
+        return [
+            "category" if position in chosen else "number"
+            for position in range(len(columns))
+        ]
+
+    def _check_kinds(self, columns):
+        """Refuse a DataFrame whose columns changed their kind since `fit`."""
+        if not isinstance(self.categorical_features, str):
+            return  # the user decided about the kinds, not the dtypes
+        for column, known in zip(columns, self.schema_, strict=True):
+            kind = _kind_from_dtype(column)
+            if kind != known.kind:
+                raise ValueError(
+                    f"Column {known.name!r} was a {known.kind} in fit (dtype "
+                    f"{known.dtype}), and is a {kind} now (dtype {column.dtype}). "
+                    f"Convert it back with astype, or fit again."
+                )
+
+
+class _Column(NamedTuple):
+    """One column as read: its name, its values and the user's dtype."""
+
+    name: Hashable
+    values: Any  # ndarray, or a pandas extension array
+    dtype: Any
+
+
+def _column_from_polars(series):
+    """Read a polars column without pyarrow, which polars' own `to_pandas` needs."""
+    name, dtype = series.name, series.dtype
+    known = ("String", "Categorical", "Enum", "Boolean")
+    if not (
+        dtype.is_integer() or dtype.is_float() or dtype.base_type().__name__ in known
+    ):
+        raise TypeError(_unsupported(name, dtype))
+    values = series.to_numpy()
+    if dtype.base_type().__name__ == "Enum":
+        values = pd.Categorical(values, categories=dtype.categories.to_list())
+    elif dtype.base_type().__name__ == "Boolean":
+        values = pd.array(values, dtype="boolean")  # stays boolean beside a null
+    return _Column(name, values, dtype)
+
+
+def _kind_from_dtype(column):
+    dtype = column.values.dtype
+    if isinstance(dtype, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(dtype):
+        return "category"
+    if dtype.kind in "iuf":
+        return "number"
+    if pd.api.types.is_string_dtype(dtype):  # object included
+        return "category"
+    raise TypeError(_unsupported(column.name, column.dtype))
+
+
+def _unsupported(name, dtype):
+    return (
+        f"Column {name!r} has dtype {dtype}, which is neither a number nor a category. "
+        "Convert it before (a date, for example, to the days since a fixed one), or "
+        "drop it."
+    )
+
+
+def _chosen_positions(choice, names, is_frame):
+    """Turn `categorical_features` given as mask, positions or names into positions."""
+    if choice is None:
+        return set()
+    choice = np.asarray(choice, dtype=object).ravel().tolist()
+    if all(isinstance(entry, bool | np.bool_) for entry in choice):
+        if choice and len(choice) != len(names):
+            raise ValueError(
+                f"categorical_features is a mask of {len(choice)} entries, but X has "
+                f"{len(names)} features. Give one entry per feature."
+            )
+        return {position for position, chosen in enumerate(choice) if chosen}
+    if all(isinstance(entry, str) for entry in choice):
+        if not is_frame:
+            raise ValueError(
+                "categorical_features holds names, but X is not a DataFrame, so its "
+                "columns have none. Give positions, or pass a DataFrame."
+            )
+        unknown = [entry for entry in choice if entry not in names]
+        if unknown:
+            raise ValueError(
+                f"categorical_features names {_listing(unknown)}, which X does not "
+                f"have. Its columns are: {_listing(names)}."
+            )
+        return {names.index(entry) for entry in choice}
+    if all(
+        isinstance(entry, Integral) and not isinstance(entry, bool) for entry in choice
+    ):
+        outside = [entry for entry in choice if not 0 <= entry < len(names)]
+        if outside:
+            raise ValueError(
+                f"categorical_features holds the position {_listing(outside)}, but X "
+                f"has {len(names)} features. Positions run from 0 to "
+                f"{len(names) - 1}."
+            )
+        return set(choice)
+    raise ValueError(
+        "categorical_features must be a boolean mask, or hold only positions or only "
+        f"names, got {_listing(choice)}."
+    )
+
+
+def _clean(columns, kinds, *, allow_missing):
+    """Return plain values per column, or say which columns are missing or infinite.
+
+    Numbers come as integer or float64 arrays, with NaN for a missing value; categories
+    as object arrays or pandas categoricals.
+    """
+    missing = [
+        f"{column.name!r} ({count} of {len(column.values)} rows)"
+        for column in columns
+        if (count := int(pd.isna(column.values).sum()))
+    ]
+    if missing and not allow_missing:
+        raise ValueError(
+            f"Input X contains NaN: values are missing in column {', '.join(missing)}. "
+            "Fill them in with an imputer before encoding, such as "
+            "sklearn.impute.SimpleImputer or sklearn_clue.VAEACImputer, or drop those "
+            "rows or columns."
+        )
+    arrays = [
+        _as_numbers(column) if kind == "number" else _as_categories(column.values)
+        for column, kind in zip(columns, kinds, strict=True)
+    ]
+    infinite = [
+        f"{column.name!r} ({count} of {len(array)} rows)"
+        for column, array in zip(columns, arrays, strict=True)
+        if (count := _count_infinite(array) or _count_infinite(column.values))
+    ]
+    if infinite:
+        raise ValueError(
+            f"Input X contains infinity in column {', '.join(infinite)}. Replace "
+            "infinite values by finite ones, or drop those rows."
+        )
+    return arrays
+
+
+def _count_infinite(values):
+    return int(np.isinf(values).sum()) if values.dtype.kind == "f" else 0
+
+
+def _as_numbers(column):
+    values, kind = column.values, column.values.dtype.kind
+    is_text = kind == "O" and values.dtype != object  # a string or categorical dtype
+    if is_text or kind not in "iubfOUS":
+        raise TypeError(
+            f"Column {column.name!r} has dtype {column.dtype}, which is not a number. "
+            "Convert it, or list it in categorical_features."
+        )
+    missing = pd.isna(values)
+    if kind in "iub" and not missing.any():
+        return np.asarray(values, dtype=np.uint64 if kind == "u" else np.int64)
+    if missing.any():
+        values = np.where(missing, np.nan, values)
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except ValueError as error:
+        raise ValueError(
+            f"Column {column.name!r} does not hold numbers: {error}. Convert it, or "
+            "list it in categorical_features."
+        ) from error
+
+
+def _as_categories(values):
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return values
+    objects = np.asarray(values, dtype=object)
+    if values.dtype.kind == "b":
+        # A boolean declares both of its values, even where only one is seen.
+        return pd.Categorical(objects, categories=[False, True])
+    return objects
+
+
+def _learn_categories(name, values):
+    if isinstance(values, pd.Categorical):
+        return tuple(values.categories.tolist())
+    try:
+        found = pd.unique(values).tolist()
+        types = sorted({type(value).__name__ for value in found})
+        if len(types) > 1:
+            raise TypeError(f"the values mix the types {', '.join(types)}")
+        return tuple(sorted(found))
+    except TypeError as error:  # unhashable or unordered values
+        raise TypeError(
+            f"Column {name!r} cannot be read as a category: {error}. The values of "
+            "such an argument must be all strings or all numbers: convert them, for "
+            "example with astype(str)."
+        ) from error
+
+
+def _codes(values, categories):
+    """Position of each value among the categories; -1 for a stranger."""
+    index = _object_index(categories)
+    if isinstance(values, pd.Categorical):
+        # Look the few categories up rather than the many rows; the last entry serves
+        # the code -1 that pandas gives to a missing value.
+        table = index.get_indexer(_object_index(values.categories))
+        return np.append(table, -1)[values.codes]
+    return index.get_indexer(_object_index(values))
+
+
+def _object_index(values):
+    # Objects, so that values are compared as Python does, and tuples stay whole.
+    return pd.Index(values, dtype=object, tupleize_cols=False)
+
+
+def _is_integer(dtype):
+    if hasattr(dtype, "is_integer"):  # polars
+        return dtype.is_integer()
+    return dtype.kind in "iub"
+
+
+def _learn_number(values, is_integer):
+    low, high = values.min(), values.max()
+    center, scale = float(low), 1.0
+    if low < high:
+        # Statistics of the position within the seen range: sums neither overflow for
+        # huge values nor vanish for tiny ones.
+        span = np.longdouble(high) - np.longdouble(low)
+        position = (values.astype(np.longdouble) - np.longdouble(low)) / span
+        center = float(low + span * position.mean())
+        scale = float(span * position.std()) or 1.0
+    python_type = int if is_integer else float
+    return {
+        "center": center,
+        "scale": scale,
+        "low": python_type(low),
+        "high": python_type(high),
+        "percentiles": tuple(
+            np.percentile(values.astype(np.float64), np.arange(101)).tolist()
+        ),
+    }
+
+
+def _standardise(values, column):
+    if column.is_integer:
+        # Integers beyond 2**53 are no float64; where the platform has a longer
+        # float their differences survive.
+        values = values.astype(np.longdouble)
+    return (values - column.center) / column.scale
+
+
+def _decode(column, encoded):
+    """Turn the encoded block of a column into numbers or category codes."""
+    if column.kind == "category":
+        return encoded.argmax(axis=1)
+    if not column.is_integer:
+        return encoded[:, 0].astype(np.float64) * column.scale + column.center
+    decoded = np.rint(
+        encoded[:, 0].astype(np.longdouble) * column.scale + column.center
+    )
+    # What the cast cannot hold lies outside the seen range, and is overwritten.
+    with np.errstate(invalid="ignore"):
+        values = decoded.astype(np.int64 if column.high < 2**63 else np.uint64)
+    values[decoded <= column.low] = column.low
+    values[decoded >= column.high] = column.high
+    return values
+
+
+def _restore_pandas(column, values):
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        values = pd.Categorical.from_codes(values, dtype=column.dtype)
+    elif column.kind == "category":
+        values = pd.array(list(column.categories), dtype=column.dtype).take(values)
+    return pd.Series(values, dtype=column.dtype)
+
+
+def _restore_polars(column, values):
+    import polars as pl
+
+    if column.kind == "number":
+        return pl.Series(column.name, values).cast(column.dtype)
+    return pl.Series(column.name, column.categories, dtype=column.dtype).gather(values)
+
+
+def _listing(values, limit=5):
+    shown = ", ".join(repr(value) for value in list(values)[:limit])
+    more = len(values) - limit
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _count_difference(what, mine, theirs):
+    known, wanted = set(mine), set(theirs)
+    extra = [value for value in mine if value not in wanted]
+    absent = [value for value in theirs if value not in known]
+    notes = [
+        f"{word}: {_listing(values)}"
+        for word, values in (("extra", extra), ("missing", absent))
+        if values
+    ]
+    note = "; ".join(notes) or "other order"
+    return f"{len(mine)} {what} against {len(theirs)} ({note})"

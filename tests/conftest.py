@@ -1,0 +1,26 @@
+"""Fixtures shared by the whole suite."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+
+@pytest.fixture
+def mixed_frame():
+    """A tiny table with every kind of column, and an index worth keeping."""
+    rng = np.random.default_rng(0)
+    n_rows = 12
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, n_rows),
+            "color": rng.permutation(["red", "green", "blue"] * 4),
+            "weight": rng.normal(70, 12, n_rows),
+            "member": rng.permutation([True, False] * 6),
+            "grade": pd.Categorical(
+                rng.permutation(["low", "high", "low"] * 4),
+                categories=["low", "middle", "high"],
+                ordered=True,
+            ),
+        },
+        index=[f"row {i}" for i in range(n_rows)],
+    )

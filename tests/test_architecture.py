@@ -1,0 +1,181 @@
+"""The shape of the package: who imports whom, what is public, what is documented."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sklearn_clue
+
+PACKAGE = Path(sklearn_clue.__file__).parent
+
+# Imports point down this list, never up, and never sideways within a line. The last
+# line is the foundation, whose modules may use each other.
+LAYERS = [
+    {"evaluation", "plotting", "datasets"},
+    {"pipeline"},
+    {"explainers"},
+    {"explanation"},
+    {"bayesian", "generative"},
+    {"_modules"},
+    {"uncertainty", "encoding"},
+    {"_torch", "_validation", "_progress", "exceptions"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+def _module_name(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {_module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def _part(module):
+    """The part of the package a module belongs to: sklearn_clue.a._b is in a."""
+    return module.split(".")[1] if "." in module else None
+
+
+def _imports(source):
+    """Every dotted name a source file imports, at any depth."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "use absolute imports"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _wrong_arrows(part, source):
+    """Imports of a part of the package that its place in LAYERS does not allow."""
+    for imported in _imports(source):
+        target = _part(imported) if imported.startswith("sklearn_clue.") else None
+        if target not in LEVEL or target == part:
+            continue
+        is_foundation = LEVEL[part] == LEVEL[target] == len(LAYERS) - 1
+        if part == "datasets" or (LEVEL[target] <= LEVEL[part] and not is_foundation):
+            yield imported
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module):
+    if _part(module) is None:  # sklearn_clue/__init__.py gathers the public names
+        return
+    assert _part(module) in LEVEL, f"{module} has no place in LAYERS"
+    assert not list(_wrong_arrows(_part(module), MODULES[module].read_text()))
+
+
+@pytest.mark.parametrize(
+    "part, source, is_wrong",
+    [
+        ("encoding", "from sklearn_clue.explainers import CLUEExplainer", True),
+        ("bayesian", "import sklearn_clue.generative._vae", True),
+        ("evaluation", "def f():\n    from sklearn_clue import plotting", True),
+        ("datasets", "from sklearn_clue._validation import Interval", True),
+        ("bayesian", "from sklearn_clue.bayesian._sghmc import update", False),
+        ("explainers", "from sklearn_clue.encoding import FeatureSchema", False),
+        ("_torch", "from sklearn_clue.exceptions import ChainDivergedError", False),
+    ],
+)
+def test_wrong_arrows_are_found(part, source, is_wrong):
+    assert bool(list(_wrong_arrows(part, source))) == is_wrong
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_one_door_to_private_scikit_learn(module):
+    private = [
+        name
+        for name in _imports(MODULES[module].read_text())
+        if name.startswith("sklearn.")
+        and any(part.startswith("_") for part in name.split("."))
+    ]
+    assert not private or module == "sklearn_clue._validation"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_plotting_imports_matplotlib(module):
+    users = [n for n in _imports(MODULES[module].read_text()) if "matplotlib" in n]
+    assert not users or _part(module) == "plotting"
+
+
+PUBLIC_MODULES = ["sklearn_clue"] + [
+    f"sklearn_clue.{info.name}"
+    for info in pkgutil.iter_modules([str(PACKAGE)])
+    if not info.name.startswith("_")
+]
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_all_is_sorted_and_resolves(module):
+    module = importlib.import_module(module)
+    assert list(module.__all__) == sorted(module.__all__)
+    assert all(hasattr(module, name) for name in module.__all__)
+
+
+def _public_callables():
+    """Public classes, their public methods, and public functions, each once."""
+    seen = {}
+    for name in PUBLIC_MODULES:
+        module = importlib.import_module(name)
+        for public in module.__all__:
+            value = getattr(module, public)
+            if not callable(value):
+                continue
+            seen[f"{value.__module__}.{public}"] = value
+            if not inspect.isclass(value):
+                continue
+            for attribute, member in vars(value).items():
+                if inspect.isfunction(member) and not attribute.startswith("_"):
+                    seen[f"{value.__module__}.{public}.{attribute}"] = member
+    return seen
+
+
+PUBLIC_CALLABLES = _public_callables()
+
+
+def _sections(doc):
+    """Split a numpydoc docstring into its summary and its underlined sections."""
+    pieces = re.split(r"^([A-Z][A-Za-z ]+)\n-{3,}$", inspect.cleandoc(doc), flags=re.M)
+    return {"Summary": pieces[0]} | dict(zip(pieces[1::2], pieces[2::2], strict=True))
+
+
+def _documented_parameters(section):
+    for line in section.splitlines():
+        if match := re.match(r"([\w*][\w*, ]*?) : ", line):
+            yield from (name.strip().lstrip("*") for name in match[1].split(","))
+
+
+@pytest.mark.parametrize("name", PUBLIC_CALLABLES)
+def test_docstring_agrees_with_signature(name):
+    value = PUBLIC_CALLABLES[name]
+    assert value.__doc__, f"{name} has no docstring"
+    sections = _sections(value.__doc__)
+    summary = sections["Summary"].split("\n\n")[0].strip()
+    assert summary.endswith("."), f"the summary of {name} is no sentence"
+    assert "\n" not in summary, f"the summary of {name} needs more than one line"
+
+    is_exception = inspect.isclass(value) and issubclass(value, BaseException)
+    parameters = [] if is_exception else list(inspect.signature(value).parameters)
+    documented = list(_documented_parameters(sections.get("Parameters", "")))
+    assert documented == [name for name in parameters if name != "self"]
+    if inspect.isclass(value):
+        assert ">>>" in sections.get("Examples", ""), f"{name} shows no example"
+    else:
+        assert {"Returns", "Yields"} & set(sections), f"{name} returns what?"
+
+
+def test_import_is_light():
+    code = (
+        "import sys, sklearn_clue\nprint(*{'matplotlib', 'polars'} & set(sys.modules))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == ""

@@ -1,0 +1,38 @@
+"""scikit-learn's own conformance checks, for every estimator of the package."""
+
+import inspect
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import sklearn_clue
+from sklearn_clue import TabularEncoder
+
+# One entry per estimator and way of working that the checks should see, with settings
+# small enough for a few hundred fits.
+INSTANCES = [
+    TabularEncoder(),
+    TabularEncoder(categorical_features=[0]),
+]
+
+# Class -> {check: cause and cure}. Meant to stay empty.
+EXPECTED_FAILED_CHECKS = {}
+
+
+@parametrize_with_checks(
+    INSTANCES,
+    expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS.get(
+        type(estimator), {}
+    ),
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def test_every_public_estimator_is_checked():
+    public = {
+        value
+        for value in (getattr(sklearn_clue, name) for name in sklearn_clue.__all__)
+        if inspect.isclass(value) and issubclass(value, BaseEstimator)
+    }
+    assert public == {type(instance) for instance in INSTANCES}
