@@ -298,7 +298,8 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
+        # `input_tags.categorical` stays False, as in HistGradientBoosting: a bare array
+        # holds numbers, and the tag would make the common checks round theirs.
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -12,7 +12,6 @@ from sklearn_clue import TabularEncoder
 # small enough for a few hundred fits.
 INSTANCES = [
     TabularEncoder(),
-    TabularEncoder(categorical_features=[0]),
 ]
 
 # Class -> {check: cause and cure}. Meant to stay empty.
