@@ -335,7 +335,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         X_encoded : ndarray of shape (n_samples, `schema_.n_encoded`)
             Standard scores and indicators; float32 if all of X is, else float64.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "schema_")
         return self._encode(X)
 
     def inverse_transform(self, X):
@@ -353,7 +353,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
             The rows in the user's units. If both X and the table seen in `fit` are
             pandas DataFrames, the index of X is kept.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "schema_")
         index = X.index if is_pandas_df(X) else None
         X = check_array(
             X, dtype=(np.float64, np.float32), ensure_min_samples=0, input_name="X"
@@ -398,7 +398,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
             A number keeps its name; a category `color` of value `red` gives
             `color_red`.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "schema_")
         names = _check_feature_names_in(self, input_features)
         encoded_names = []
         for name, column in zip(names, self.schema_, strict=True):
@@ -649,10 +649,14 @@ def _clean(columns, kinds, *, allow_missing):
     Numbers come as integer or float64 arrays, with NaN for a missing value; categories
     as object arrays or pandas categoricals.
     """
+    arrays = [
+        _as_numbers(column) if kind == "number" else _as_categories(column.values)
+        for column, kind in zip(columns, kinds, strict=True)
+    ]
     missing = [
-        f"{column.name!r} ({count} of {len(column.values)} rows)"
-        for column in columns
-        if (count := int(pd.isna(column.values).sum()))
+        f"{column.name!r} ({count} of {len(array)} rows)"
+        for column, array in zip(columns, arrays, strict=True)
+        if (count := int(pd.isna(array).sum()))
     ]
     if missing and not allow_missing:
         raise ValueError(
@@ -661,10 +665,6 @@ def _clean(columns, kinds, *, allow_missing):
             "sklearn.impute.SimpleImputer or sklearn_clue.VAEACImputer, or drop those "
             "rows or columns."
         )
-    arrays = [
-        _as_numbers(column) if kind == "number" else _as_categories(column.values)
-        for column, kind in zip(columns, kinds, strict=True)
-    ]
     infinite = [
         f"{column.name!r} ({count} of {len(array)} rows)"
         for column, array in zip(columns, arrays, strict=True)

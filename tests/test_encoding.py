@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from pandas.testing import assert_frame_equal
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -213,6 +214,12 @@ def test_labels_that_are_no_strings():
         TabularEncoder().fit(X)
 
 
+def test_multi_level_labels():
+    columns = pd.MultiIndex.from_product([["a", "b"], ["x", "y"]])
+    X = pd.DataFrame(np.arange(8.0).reshape(2, 4), columns=columns)
+    assert_frame_equal(_round_trip(X), X)
+
+
 def test_inverse_transform_checks_its_input(mixed_frame):
     encoder = TabularEncoder().fit(mixed_frame)
     with pytest.raises(ValueError, match=r"X has 3 columns, but .* has 10\. Pass rows"):
@@ -357,6 +364,7 @@ def test_missing_values_are_named(mixed_frame):
         pd.Series(["a", None], dtype="string"),
         pd.Series(["a", np.nan], dtype=object),
         pd.Series([1.0, np.nan], dtype="float32"),
+        pd.Series([1.0, 0.0], dtype="Float64") / [1.0, 0.0],  # NaN behind the mask
     ],
     ids=lambda column: str(column.dtype),
 )
@@ -446,11 +454,19 @@ def test_a_column_that_changes_its_dtype_but_not_its_kind():
         encoder.transform(pd.DataFrame({"v": ["1"]}))
 
 
+def test_a_failed_fit_leaves_no_fitted_encoder():
+    encoder = TabularEncoder()
+    with pytest.raises(ValueError, match="NaN"):
+        encoder.fit([[np.nan]])
+    with pytest.raises(NotFittedError):
+        encoder.transform([[1.0]])
+
+
 def test_other_columns_than_in_fit(mixed_frame):
     encoder = TabularEncoder().fit(mixed_frame)
     with pytest.raises(ValueError, match="feature names should match"):
         encoder.transform(mixed_frame[mixed_frame.columns[::-1]])
-    with pytest.raises(ValueError, match="Feature names seen at fit time, yet now mis"):
+    with pytest.raises(ValueError, match="Feature names seen at fit time, yet now"):
         encoder.transform(mixed_frame.drop(columns="color"))
 
 
