@@ -262,9 +262,10 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
     `Series.cat.remove_unused_categories` first if only the seen ones are wanted.
 
     Decoding restores integers by rounding, inside the range seen in `fit`. They come
-    back exactly as long as their distance from the mean has at most 2**52 steps in
-    float64, or 2**23 in float32. Floats are not clipped to any range, and come back
-    within rounding of the column's spread.
+    back exactly as long as they lie within 2**52 of the mean if encoded in float64, or
+    2**23 in float32 (a little less where `numpy.longdouble` is no longer than a
+    double). Floats are not clipped to any range, and come back within rounding of the
+    column's spread.
 
     Missing values are refused: fill them first, for example with
     :class:`sklearn.impute.SimpleImputer`.
