@@ -1,7 +1,15 @@
 """Explain why a model is unsure, and what would make it sure."""
 
+from sklearn_clue.bayesian import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_clue.encoding import TabularEncoder
+from sklearn_clue.uncertainty import Uncertainty
 
-__all__ = ["TabularEncoder", "__version__"]
+__all__ = [
+    "BayesianMLPClassifier",
+    "BayesianMLPRegressor",
+    "TabularEncoder",
+    "Uncertainty",
+    "__version__",
+]
 
 __version__ = "0.1.0.dev0"

@@ -17,6 +17,7 @@ from sklearn.utils import check_array
 from sklearn_clue._validation import (
     StrOptions,
     _check_feature_names_in,
+    _check_sample_weight,
     _fit_context,
     check_is_fitted,
     is_pandas_df,
@@ -305,7 +306,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         return tags
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Learn the columns of X: their kind, scale or categories.
 
         Parameters
@@ -316,12 +317,16 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         y : None
             Ignored.
 
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows: a weight of 2 equals the row twice, and one of 0 no
+            row.
+
         Returns
         -------
         self : object
             The fitted encoder.
         """
-        return self._fit(X)
+        return self._fit(X, sample_weight)
 
     def transform(self, X):
         """Encode X.
@@ -409,17 +414,24 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
                 encoded_names.append(name)
         return np.asarray(encoded_names, dtype=object)
 
-    def _fit(self, X, *, allow_missing=False):
+    def _fit(self, X, sample_weight=None, *, allow_missing=False):
         """Fit; with `allow_missing`, learn from the values that are there."""
         columns, template = self._read(X, reset=True)
         kinds = self._learn_kinds(
             columns, is_frame=not isinstance(template, np.ndarray)
         )
         arrays = _clean(columns, kinds, allow_missing=allow_missing)
+        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        if not weight.any():
+            raise ValueError(
+                "All sample weights are zero, so no row is left to learn from. Give at "
+                "least some rows a positive weight."
+            )
 
         schema, start = [], 0
         for column, kind, array in zip(columns, kinds, arrays, strict=True):
-            array = array[~pd.isna(array)]
+            present = ~pd.isna(array) & (weight > 0)
+            array = array[present]
             if len(array) == 0:
                 raise ValueError(
                     f"Column {column.name!r} holds missing values only, so there is "
@@ -428,7 +440,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
             if kind == "category":
                 facts = {"categories": _learn_categories(column.name, array)}
             else:
-                facts = _learn_number(array, _is_integer(column.dtype))
+                facts = _learn_number(array, weight[present], _is_integer(column.dtype))
             stop = start + len(facts.get("categories", (None,)))
             schema.append(
                 ColumnSchema(
@@ -754,25 +766,32 @@ def _is_integer(dtype):
     return dtype.kind in "iub"
 
 
-def _learn_number(values, is_integer):
-    low, high = values.min(), values.max()
+def _learn_number(values, weight, is_integer):
+    # Of the sorted distinct values, so that order and repetition of the rows leave no
+    # trace in the last digit.
+    values, position = np.unique(values, return_inverse=True)
+    weight = np.bincount(position, weights=weight)
+    low, high = values[0], values[-1]
     center, scale = float(low), 1.0
     if low < high:
         # Statistics of the position within the seen range: sums neither overflow for
         # huge values nor vanish for tiny ones.
         span = np.longdouble(high) - np.longdouble(low)
         position = (values.astype(np.longdouble) - np.longdouble(low)) / span
-        center = float(low + span * position.mean())
-        scale = float(span * position.std()) or 1.0
+        mean = np.average(position, weights=weight)
+        variance = np.average((position - mean) ** 2, weights=weight)
+        center = float(low + span * mean)
+        scale = float(span * np.sqrt(variance)) or 1.0
+    # Hazen's percentiles: a value stands at the middle of its own weight.
+    rank = (np.cumsum(weight) - weight / 2) / weight.sum()
+    percentiles = np.interp(np.linspace(0, 1, 101), rank, values.astype(np.float64))
     python_type = int if is_integer else float
     return {
         "center": center,
         "scale": scale,
         "low": python_type(low),
         "high": python_type(high),
-        "percentiles": tuple(
-            np.percentile(values.astype(np.float64), np.arange(101)).tolist()
-        ),
+        "percentiles": tuple(percentiles.tolist()),
     }
 
 

@@ -6,11 +6,18 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sklearn_clue
-from sklearn_clue import TabularEncoder
+from sklearn_clue import (
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    TabularEncoder,
+)
 
 # One entry per estimator and way of working that the checks should see, with settings
 # small enough for a few hundred fits.
+TINY = {"hidden_layer_sizes": (10,), "n_draws": 8, "burn_in": 120, "thinning": 2}
 INSTANCES = [
+    BayesianMLPClassifier(**TINY),
+    BayesianMLPRegressor(**TINY),
     TabularEncoder(),
 ]
 

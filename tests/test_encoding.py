@@ -668,7 +668,8 @@ def test_schema_describes_the_columns(mixed_frame):
     assert (age.low, age.high) == (mixed_frame["age"].min(), mixed_frame["age"].max())
     assert_allclose(weight.center, mixed_frame["weight"].mean())
     assert_allclose(
-        weight.percentiles, mixed_frame["weight"].quantile(np.r_[:101] / 100)
+        weight.percentiles,
+        np.percentile(mixed_frame["weight"], np.arange(101), method="hazen"),
     )
     assert schema.column("member").categories == (False, True)
     assert schema.column("grade").dtype == mixed_frame["grade"].dtype
@@ -724,6 +725,22 @@ def test_other_scaling_is_a_difference():
     moved = TabularEncoder().fit(X + 1).schema_
     assert schema.describe_difference(moved) == "'size': center 2.5 against 3.5"
     # Same mean, spread and range; only the percentiles can tell.
-    a = TabularEncoder().fit([[0.0], [0.0], [2.0], [3.0], [5.0], [2.0]]).schema_
-    b = TabularEncoder().fit([[0.0], [0.0], [2.0], [3.0], [5.0], [2.0]] * 2).schema_
+    a = TabularEncoder().fit([[0.0], [1.0], [4.0], [5.0]]).schema_
+    b = TabularEncoder().fit([[0.0], [0.0], [2.0], [3.0], [5.0], [5.0]]).schema_
     assert a.describe_difference(b) == "'x0': other training percentiles"
+
+
+def test_weight_two_is_the_row_twice_and_zero_none(mixed_frame):
+    weight = np.array([0, 1, 2] * 4)
+    weighted = TabularEncoder().fit(mixed_frame, sample_weight=weight)
+    repeated = TabularEncoder().fit(mixed_frame.iloc[np.repeat(np.arange(12), weight)])
+    assert weighted.schema_ == repeated.schema_
+    shuffled = TabularEncoder().fit(mixed_frame.iloc[::-1])
+    assert shuffled.schema_ == TabularEncoder().fit(mixed_frame).schema_
+
+
+def test_weights_must_leave_something_to_learn(mixed_frame):
+    with pytest.raises(ValueError, match="zero"):
+        TabularEncoder().fit(mixed_frame, sample_weight=np.zeros(12))
+    with pytest.raises(ValueError, match="[Nn]egative"):
+        TabularEncoder().fit(mixed_frame, sample_weight=-np.ones(12))

@@ -1,0 +1,112 @@
+"""The only border between numpy arrays and torch tensors.
+
+Dtype, device, seeding, threads and batching are decided here and nowhere else.
+"""
+
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+# Half the memory traffic of float64, and far more precision than the minibatch noise
+# or the Monte Carlo error of a posterior leave room for.
+DTYPE = torch.float32
+
+# Matrix products compute rows in tiles, and rows of an incomplete tile take another
+# code path with other rounding. Whole tiles only, and the answer for a row does not
+# depend on which rows it is asked together with, down to the last bit.
+ROWS_PER_TILE = 16
+
+
+def as_tensor(array, device="cpu"):
+    """Turn an array into a tensor of the package's dtype on a device."""
+    array = np.asarray(array)
+    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()  # torch has no read-only tensors and no negative strides
+    return torch.as_tensor(array, dtype=DTYPE, device=device)
+
+
+def to_numpy(tensor):
+    """Turn a tensor into an array that owns its memory."""
+    return np.array(tensor.detach().cpu().numpy())
+
+
+def make_generator(seed, device="cpu"):
+    """Give a torch generator of its own to whoever holds the seed."""
+    return torch.Generator(device=device).manual_seed(int(seed))
+
+
+@contextmanager
+def one_thread():
+    """Compute on one thread for a while.
+
+    The order in which threads add up numbers changes their last digits, and a chain
+    amplifies last digits: on one thread its draws do not depend on the number of cores
+    or of parallel jobs.
+    """
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+def row_blocks(n_rows, bytes_per_row, budget=2**25):
+    """Cut rows into consecutive slices whose work fits a memory budget in bytes."""
+    size = max(int(budget // max(bytes_per_row, 1)), 1)
+    # Beyond a thousand rows a product gains nothing, and falls out of the cache.
+    size = min(max(size // ROWS_PER_TILE, 1) * ROWS_PER_TILE, 1024)
+    return [slice(start, start + size) for start in range(0, n_rows, size)]
+
+
+def pad_rows(x):
+    """Append rows of zeros until the last tile is complete."""
+    return torch.nn.functional.pad(x, (0, 0, 0, -len(x) % ROWS_PER_TILE))
+
+
+class ShuffledBatches:
+    """Batches of rows held in memory, shuffled anew for each of several networks.
+
+    Every pass visits each row once. Batches are of equal size, give or take one row,
+    which a sampler needs to weigh them equally. They come the way skorch unpacks
+    them: the inputs, and a tuple of all the rest.
+
+    Parameters
+    ----------
+    tensors : tuple of Tensor
+        Inputs, targets, weights, ..., with the rows on their first axis.
+
+    batch_size : int
+        Most rows in a batch.
+
+    n_stacked : int
+        Number of networks. Each has its own order of the rows, and the batches have
+        shape (n_stacked, n_rows, ...).
+
+    generator : torch.Generator
+        Source of the orders.
+    """
+
+    def __init__(self, tensors, batch_size, n_stacked, generator):
+        self.tensors = tensors
+        self.n_stacked = n_stacked
+        self.generator = generator
+        self.n_rows = len(tensors[0])
+        self.n_batches = -(-self.n_rows // batch_size)
+
+    def __len__(self):
+        return self.n_batches
+
+    def __iter__(self):
+        device = self.tensors[0].device
+        orders = torch.stack(
+            [
+                torch.randperm(self.n_rows, generator=self.generator, device=device)
+                for _ in range(self.n_stacked)
+            ]
+        )
+        for batch in range(self.n_batches):
+            rows = orders[:, batch :: self.n_batches]
+            x, *rest = (tensor[rows] for tensor in self.tensors)
+            yield x, tuple(rest)
