@@ -1,0 +1,469 @@
+"""Quality, stability and speed of the Bayesian MLPs on the paper's tabular data.
+
+    SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_bnn.py
+    SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_bnn.py --paper-recipe
+    SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_bnn.py --stability
+    python examples/benchmarks/bench_bnn.py --speed
+
+The first prints one table of default settings against other models, mean over seeds,
+on the paper's splits. Every mode ends with its bars and exits with 1 if one is missed.
+"""
+
+import argparse
+import math
+import resource
+import sys
+import time
+import warnings
+
+import _raw_data
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import logsumexp
+from scipy.stats import norm
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import BayesianRidge, LogisticRegression
+from sklearn.metrics import accuracy_score, log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from torch import nn
+
+from sklearn_clue import BayesianMLPClassifier, BayesianMLPRegressor, TabularEncoder
+from sklearn_clue._progress import EpochProgress
+from sklearn_clue._torch import as_tensor
+from sklearn_clue.bayesian._chains import ChainSettings, run_chains
+from sklearn_clue.bayesian._diagnostics import split_r_hat
+from sklearn_clue.bayesian._mlp import _cross_entropy, _GaussianNLL
+
+REGRESSION = ("wine", "lsat")
+PAPER_RECIPE = {"burn_in": 400, "thinning": 20, "n_chains": 1}
+
+# Dataset -> {figure: (sense, bar)} for default settings, mean over seeds.
+BARS = {
+    "wine": {"RMSE": ("<=", 0.61), "log-lik.": (">=", -0.89)},
+    "lsat": {"RMSE": ("<=", 0.875), "log-lik.": (">=", -1.285), "σ": ("<=", 2.0)},
+    "compas": {"NLL": ("<=", 0.093), "ECE": ("<=", 0.015)},
+    "credit": {"accuracy": (">=", 0.818), "NLL": ("<=", 0.430)},
+}
+PAPER_RECIPE_BARS = {"wine": {"RMSE": ("<=", 0.605), "log-lik.": (">=", -0.87)}}
+
+
+class Bars:
+    """Collects what was asked and what was reached."""
+
+    def __init__(self):
+        self.rows = []
+
+    def add(self, what, value, sense, bar):
+        is_met = value <= bar if sense == "<=" else value >= bar
+        self.rows.append((what, f"{value:.4g}", f"{sense} {bar:g}", is_met))
+
+    def finish(self):
+        print("\nBars")
+        for what, value, bar, is_met in self.rows:
+            print(f"  {'met   ' if is_met else 'MISSED'}  {what}: {value} ({bar})")
+        sys.exit(0 if all(row[-1] for row in self.rows) else 1)
+
+
+# Other models -------------------------------------------------------------------------
+
+
+class DeepEnsemble:
+    """Five networks of our shape, each trained by Adam with early stopping."""
+
+    def __init__(self, is_regression, seed, n_members=5):
+        self.is_regression, self.seed, self.n_members = is_regression, seed, n_members
+
+    def fit(self, X, y):
+        self.encoder = TabularEncoder().fit(X)
+        x, y = self.encoder.transform(X), np.asarray(y, dtype=float)
+        self.mean, self.std = (y.mean(), y.std()) if self.is_regression else (0, 1)
+        y = (y - self.mean) / self.std
+        self.members = []
+        for member in range(self.n_members):
+            seed = 100 * self.seed + member
+            parts = train_test_split(x, y, test_size=0.1, random_state=seed)
+            x_train, x_valid, y_train, y_valid = map(as_tensor, parts)
+            torch.manual_seed(seed)
+            network = plain_network(x.shape[1], 2)
+            optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+            best, best_state, patience = math.inf, None, 0
+            while patience < 10:
+                for rows in torch.randperm(len(x_train)).split(128):
+                    optimizer.zero_grad()
+                    self.nll(network(x_train[rows]), y_train[rows]).mean().backward()
+                    optimizer.step()
+                with torch.no_grad():
+                    loss = self.nll(network(x_valid), y_valid).mean().item()
+                patience += 1
+                if loss < best:
+                    best, patience = loss, 0
+                    best_state = {
+                        name: value.clone()
+                        for name, value in network.state_dict().items()
+                    }
+            network.load_state_dict(best_state)
+            self.members.append(network)
+        return self
+
+    def nll(self, outputs, y):
+        if self.is_regression:
+            return _GaussianNLL(0.01)(outputs, y[:, None])
+        return nn.functional.cross_entropy(outputs, y.long(), reduction="none")
+
+    def outputs(self, X):
+        x = as_tensor(self.encoder.transform(X))
+        with torch.no_grad():
+            return torch.stack([network(x) for network in self.members]).double()
+
+    def predict_proba(self, X):
+        return self.outputs(X).softmax(-1).mean(0).numpy()
+
+    def moments(self, X):
+        mean, raw = self.outputs(X).unbind(-1)
+        std = nn.functional.softplus(raw) + 0.01
+        return (mean * self.std + self.mean).numpy(), (std * self.std).numpy()
+
+
+class Residual(nn.Module):
+    """A rectified layer with a residual connection."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return x + torch.relu(self.linear(x))
+
+
+def plain_network(n_in, n_out, width=200):
+    """Build our default network as any torch user would."""
+    return nn.Sequential(
+        nn.Linear(n_in, width), nn.ReLU(), Residual(width), nn.Linear(width, n_out)
+    )
+
+
+def constant_noise(model, X, y, X_test):
+    """Fit a point regressor, and estimate its noise on a tenth of the rows."""
+    X_fit, X_held, y_fit, y_held = train_test_split(X, y, test_size=0.1, random_state=0)
+    noise = np.sqrt(np.mean((model.fit(X_fit, y_fit).predict(X_held) - y_held) ** 2))
+    mean = model.fit(X, y).predict(X_test)
+    return mean[None], np.full((1, len(mean)), noise)
+
+
+def compare(name, seed):
+    """Yield the name, the fit time and the predictions of each model."""
+    X, y, X_test, _ = getattr(_raw_data, name)()
+    is_regression = name in REGRESSION
+
+    def network(kind):
+        return make_pipeline(
+            TabularEncoder(),
+            kind((200, 200), early_stopping=True, random_state=seed, max_iter=500),
+        )
+
+    def forest(kind):
+        return make_pipeline(
+            TabularEncoder(), kind(500, min_samples_leaf=2, random_state=seed, n_jobs=2)
+        )
+
+    ensemble = DeepEnsemble(is_regression, seed)
+    if is_regression:
+        ridge = make_pipeline(TabularEncoder(), BayesianRidge())
+
+        def ridge_moments():
+            return tuple(
+                part[None] for part in ridge.fit(X, y).predict(X_test, return_std=True)
+            )
+
+        models = {
+            "Bayesian ridge": ridge_moments,
+            "MLPRegressor": lambda: constant_noise(network(MLPRegressor), X, y, X_test),
+            "random forest": lambda: constant_noise(
+                forest(RandomForestRegressor), X, y, X_test
+            ),
+            "deep ensemble (5)": lambda: ensemble.fit(X, y).moments(X_test),
+        }
+    else:
+        linear = make_pipeline(TabularEncoder(), LogisticRegression(max_iter=1000))
+        models = {
+            "logistic regression": lambda: linear.fit(X, y).predict_proba(X_test),
+            "MLPClassifier": lambda: (
+                network(MLPClassifier).fit(X, y).predict_proba(X_test)
+            ),
+            "random forest": lambda: (
+                forest(RandomForestClassifier).fit(X, y).predict_proba(X_test)
+            ),
+            "deep ensemble (5)": lambda: ensemble.fit(X, y).predict_proba(X_test),
+        }
+    for model, run in models.items():
+        start = time.perf_counter()
+        prediction = run()
+        yield model, time.perf_counter() - start, prediction
+
+
+# Scores -------------------------------------------------------------------------------
+
+
+def scores_of_moments(mean, std, y):
+    """Score mixtures of Gaussians of shape (n_components, n_samples)."""
+    return {
+        "RMSE": np.sqrt(np.mean((mean.mean(0) - y) ** 2)),
+        "log-lik.": np.mean(
+            logsumexp(norm.logpdf(y, mean, std), axis=0) - np.log(len(mean))
+        ),
+    }
+
+
+def scores_of_proba(proba, y):
+    """Score binary class probabilities."""
+    proba = np.clip(proba, 1e-12, 1)
+    proba = proba / proba.sum(1, keepdims=True)
+    return {
+        "accuracy": accuracy_score(y, proba.argmax(1)),
+        "NLL": log_loss(y, proba),
+        "ECE": calibration_error(proba.max(1), proba.argmax(1) == y),
+    }
+
+
+def calibration_error(confidence, is_right, n_bins=10):
+    """Mean gap between confidence and accuracy over bins of equal width."""
+    bins = np.clip((confidence * n_bins).astype(int), 0, n_bins - 1)
+    gaps = np.bincount(bins, confidence - is_right, n_bins)
+    return np.abs(gaps).sum() / len(confidence)
+
+
+def ours(name, seed, **settings):
+    """Fit our estimator; return its figures on the test rows."""
+    X, y, X_test, y_test = getattr(_raw_data, name)()
+    is_regression = name in REGRESSION
+    kind = BayesianMLPRegressor if is_regression else BayesianMLPClassifier
+    model = kind(random_state=seed, **settings)
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    figures = {"fit s": time.perf_counter() - start}
+    draws = model.posterior_predictive(X_test)
+    y_test = y_test.to_numpy()
+    if is_regression:
+        mean, std = draws[..., 0], draws[..., 1]
+        figures |= scores_of_moments(mean, std, y_test)
+        sigma = std.mean(1)
+        figures["σ"] = sigma.max() / np.median(sigma)
+        predicted, error = mean, (mean.mean(0) - y_test) ** 2
+    else:
+        proba = model.predict_proba(X_test)
+        figures |= scores_of_proba(proba, y_test)
+        predicted, error = draws[..., 1], proba.argmax(1) != y_test
+    n_chains = len(model.n_draws_per_chain_)
+    chains = predicted.reshape(n_chains, -1, len(X_test))
+    figures["R-hat"] = np.median(split_r_hat(chains))
+    is_sure = model.predict_uncertainty(X_test).total
+    is_sure = is_sure <= np.quantile(is_sure, 0.8)
+    figures |= {
+        "error kept": error[is_sure].mean() / error.mean(),
+        "temp.": model.diagnostics_.temperature.mean(),
+        "rejected": model.diagnostics_.n_rejected_epochs.sum(),
+        "epochs": model.n_iter_ * n_chains,
+        "warned": len(caught),
+    }
+    return figures
+
+
+# Modes --------------------------------------------------------------------------------
+
+
+def quality(datasets, n_seeds, settings, all_bars, with_others):
+    """Print the table of all models."""
+    bars, tables = Bars(), []
+    for name in datasets:
+        _, _, _, y_test = getattr(_raw_data, name)()
+        y_test = y_test.to_numpy()
+        score = scores_of_moments if name in REGRESSION else scores_of_proba
+        rows = []
+        for seed in range(n_seeds):
+            rows.append({"model": "Bayesian MLP"} | ours(name, seed, **settings))
+            for model, seconds, prediction in (
+                compare(name, seed) if with_others else ()
+            ):
+                prediction = (
+                    prediction if isinstance(prediction, tuple) else (prediction,)
+                )
+                figures = score(*prediction, y_test)
+                rows.append({"model": model, "fit s": seconds} | figures)
+        table = pd.DataFrame(rows).groupby("model", sort=False).mean()
+        first = list(all_bars.get(name, {"fit s": None}))[0]
+        columns = [first, *(c for c in table if c not in (first, "fit s")), "fit s"]
+        print(f"\n{name}, mean of {n_seeds} seed(s)")
+        print(table[columns].round(4).to_string(na_rep=""), flush=True)
+        mean = table.loc["Bayesian MLP"]
+        for figure, (sense, bar) in all_bars.get(name, {}).items():
+            bars.add(f"{name} {figure}", mean[figure], sense, bar)
+        bars.add(
+            f"{name} error left when a fifth is rejected", mean["error kept"], "<=", 1
+        )
+        if settings.get("n_chains", 2) > 1:
+            worst = pd.DataFrame(rows).query("model == 'Bayesian MLP'")
+            silent = worst[(worst["R-hat"] > 1.05) & (worst["warned"] == 0)]
+            bars.add(
+                f"{name} fits with R-hat > 1.05 and no warning", len(silent), "<=", 0
+            )
+            bars.add(f"{name} epochs over all chains", mean["epochs"], "<=", 625)
+        tables.append(table)
+    if "wine" in datasets:
+        held_out, ordinary = held_out_alcohol(settings)
+        bars.add(
+            "wine epistemic, held-out decile over test", held_out / ordinary, ">=", 1
+        )
+    bars.finish()
+
+
+def held_out_alcohol(settings):
+    """Epistemic uncertainty on the strongest wines, none of which was trained on."""
+    X, y, X_test, _ = _raw_data.wine()
+    limit = X["alcohol"].quantile(0.9)
+    is_weak = X["alcohol"] <= limit
+    model = BayesianMLPRegressor(random_state=0, **settings).fit(X[is_weak], y[is_weak])
+    ordinary = X_test[X_test["alcohol"] <= limit]
+    held_out = model.predict_uncertainty(X[~is_weak]).epistemic.mean()
+    return held_out, model.predict_uncertainty(ordinary).epistemic.mean()
+
+
+def stability():
+    """Fit many seeds, and look at the worst."""
+    bars = Bars()
+    for name, n_seeds, figure, sense, bar in (
+        ("wine", 20, "RMSE", "<=", 0.65),
+        ("credit", 5, "NLL", "<=", 0.435),
+    ):
+        table = pd.DataFrame([ours(name, seed) for seed in range(n_seeds)])
+        print(f"\n{name}, {n_seeds} seeds")
+        print(table.round(4).to_string(), flush=True)
+        worst = table[figure].max() if sense == "<=" else table[figure].min()
+        bars.add(f"{name} worst {figure} of {n_seeds} seeds", worst, sense, bar)
+    bars.finish()
+
+
+def speed():
+    """Compare with plain torch, as ratios on one thread."""
+    torch.set_num_threads(1)
+    bars = Bars()
+    rng = np.random.default_rng(0)
+    n_rows, n_in, batch_size = 10_000, 11, 512
+    x = as_tensor(rng.normal(size=(n_rows, n_in)))
+    codes = torch.as_tensor(rng.integers(2, size=n_rows))
+
+    def sample(n_epochs):
+        settings = ChainSettings(
+            layer_sizes=(n_in, 200, 200, 2),
+            batch_size=batch_size,
+            n_draws=n_epochs // 2,
+            burn_in=0,
+            thinning=2,
+            n_adaptation=1,
+            step_size=0.01,
+            friction=0.05,
+            prior_shape=10.0,
+            prior_rate=10.0,
+            momentum_interval=100,
+            prior_interval=50,
+        )
+        tensors = (x, codes, torch.ones(n_rows))
+        run_chains(
+            tensors,
+            _cross_entropy,
+            settings,
+            1,
+            0,
+            progress=EpochProgress(n_epochs, ""),
+        )
+
+    def optimise(n_epochs):
+        network = plain_network(n_in, 2)
+        optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
+        for _ in range(n_epochs):
+            for rows in torch.randperm(n_rows).split(batch_size):
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(network(x[rows]), codes[rows])
+                loss.backward()
+                optimizer.step()
+
+    ratio = median_ratio(lambda: sample(10), lambda: optimise(10))
+    bars.add("epoch of sampling over epoch of SGD", ratio, "<=", 1.35)
+
+    model = BayesianMLPClassifier(burn_in=1, thinning=1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(x[:600].numpy(), codes[:600].numpy())
+    products = [torch.as_tensor(coef) for coef in model.coefs_]
+    hidden = torch.rand(n_rows, 200)
+
+    def bare():
+        for first, second, last in zip(*products, strict=True):
+            x @ first
+            hidden @ second
+            hidden @ last
+
+    rows = x.numpy()
+    ratio = median_ratio(lambda: model.predict_proba(rows), bare)
+    bars.add("predict_proba over its matrix products", ratio, "<=", 1.3)
+
+    many = np.tile(rows, (20, 1))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    output = model.predict_proba(many)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    # The encoded rows and the output itself.
+    allowed = (3 * many.nbytes * 2 + output.nbytes) / 2**20
+    bars.add("MB more at the peak for 20 times the rows", grown, "<=", allowed)
+
+    small = {"burn_in": 300, "thinning": 2, "random_state": 0, "n_draws": 40}
+    together = BayesianMLPClassifier(50, n_chains=4, **small)
+    alone = BayesianMLPClassifier(50, n_chains=1, **small).set_params(n_draws=10)
+    few, labels = rows[:500], codes[:500].numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ratio = median_ratio(
+            lambda: together.fit(few, labels), lambda: alone.fit(few, labels)
+        )
+    bars.add("four small chains together over one", ratio, "<=", 4)
+    bars.finish()
+
+
+def median_ratio(ours, theirs, n_rounds=7):
+    """Time two functions in turns; the noise of the machine hits both alike."""
+    ours(), theirs()
+    ratios = []
+    for _ in range(n_rounds):
+        seconds = []
+        for function in (ours, theirs):
+            start = time.perf_counter()
+            function()
+            seconds.append(time.perf_counter() - start)
+        ratios.append(seconds[0] / seconds[1])
+    return float(np.median(ratios))
+
+
+def main():
+    """Run one mode."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--datasets", nargs="+", choices=list(BARS), default=list(BARS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--paper-recipe", action="store_true", help="2400 epochs, Wine")
+    parser.add_argument("--stability", action="store_true", help="many seeds")
+    parser.add_argument("--speed", action="store_true", help="ratios to plain torch")
+    options = parser.parse_args()
+    if options.speed:
+        speed()
+    elif options.stability:
+        stability()
+    elif options.paper_recipe:
+        quality(["wine"], options.seeds, PAPER_RECIPE, PAPER_RECIPE_BARS, False)
+    else:
+        quality(options.datasets, options.seeds, {}, BARS, True)
+
+
+if __name__ == "__main__":
+    main()
