@@ -34,6 +34,11 @@ class MLPStack(nn.Module):
         sizes = torch.tensor([(n_in + 1) * n_out for n_in, n_out in self.shapes])
         layer = torch.arange(len(sizes)).repeat_interleave(sizes).to(device)
         self.register_buffer("layer", layer)  # that each weight belongs to
+        units = torch.arange(sum(layer_sizes[1:])).split(list(layer_sizes[1:]))
+        unit = [
+            u.repeat(n_in + 1) for u, (n_in, _) in zip(units, self.shapes, strict=True)
+        ]
+        self.register_buffer("unit", torch.cat(unit).to(device))  # that it feeds
         # He et al. (2015): rectified layers keep the scale of their input if weights
         # have the precision n_in / 2. It is the unit of the prior, too.
         n_in = torch.tensor([float(n_in) for n_in, _ in self.shapes], dtype=DTYPE)

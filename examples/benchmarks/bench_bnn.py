@@ -161,7 +161,7 @@ def compare(name, seed):
     def network(kind):
         return make_pipeline(
             TabularEncoder(),
-            kind((200, 200), early_stopping=True, random_state=seed, max_iter=500),
+            kind(hidden_layer_sizes=(200, 200), early_stopping=True, random_state=seed),
         )
 
     def forest(kind):

@@ -249,6 +249,7 @@ class _Chains(Callback):
                 self.state,
                 gradient,
                 floor=self.prior,
+                unit=self.module.unit,
                 step_size=settings.step_size,
                 friction=settings.friction,
                 n_batches=self.n_batches,

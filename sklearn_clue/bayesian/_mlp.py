@@ -54,6 +54,7 @@ from sklearn_clue.uncertainty import Uncertainty, entropy_parts, variance_parts
 STACK_BELOW = 4_000_000
 
 MAX_R_HAT = 1.05
+MAX_TEMPERATURE = 1.1
 
 
 class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
@@ -186,7 +187,7 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
         )
         results = self._run(tensors, settings, n_chains, starts)
         self._keep(results, settings, n_chains)
-        self._diagnose(results, tensors[0])
+        self._diagnose(results, settings, tensors[0])
         return self
 
     # Data -------------------------------------------------------------------------
@@ -233,7 +234,8 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
         if burn_in == "auto":
             burn_in = max(20, math.ceil(300 / n_batches))
         if thinning == "auto":
-            thinning = min(2 + 2800 // n_rows, 25)
+            thinning = max(min(2 + 5600 // n_rows, 4), math.ceil(12 / n_batches))
+            thinning = 20 if n_batches == 1 else thinning
         n_adaptation = max(
             math.ceil(self.adaptation_fraction * burn_in * n_batches), MIN_ADAPTATION
         )
@@ -360,7 +362,7 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
 
     # Diagnostics ------------------------------------------------------------------
 
-    def _diagnose(self, results, x):
+    def _diagnose(self, results, settings, x):
         """Fill `diagnostics_`, and warn if the chains disagree."""
         # Any rows would do, and a few hundred are enough to tell.
         rows = torch.linspace(0, len(x) - 1, min(len(x), 256)).long()
@@ -374,19 +376,30 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
             ]
         )
         r_hat, ess = split_r_hat(chains), effective_sample_size(chains)
-        n_burnt = self.n_iter_ - len(results[0].draws[0])
-        temperature = [result.temperature for result in results]
         self.diagnostics_ = Bunch(
             r_hat=r_hat,
             effective_sample_size=ess,
             temperature=np.concatenate(
-                [t[min(n_burnt, len(t) - 1) // 2 :].mean(0) for t in temperature]
+                [result.temperature[settings.burn_in :].mean(0) for result in results]
             ),
             n_rejected_epochs=np.concatenate([r.n_rejected for r in results]),
             energy=[e for result in results for e in result.energy.T],
         )
-        median = np.nanmedian(r_hat) if np.isfinite(r_hat).any() else 1.0
-        if median > MAX_R_HAT and self.n_draws_per_chain_[0] >= 10:
+        hottest = self.diagnostics_.temperature.max()
+        # The mean over n weights of a χ² with one degree of freedom strays that far.
+        n_weights = self.chain_state_.position.shape[1]
+        if hottest > MAX_TEMPERATURE + 5 * math.sqrt(2 / n_weights):
+            warnings.warn(
+                f"A chain ran hot: its kinetic temperature is {hottest:.3f} and should "
+                f"be 1, so its draws spread too far. Lower step_size (now "
+                f"{self.step_size}).",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        # Of a few draws R-hat says nothing.
+        is_known = np.isfinite(r_hat) & (n_draws >= 10)
+        median = np.median(r_hat[is_known]) if is_known.any() else 1.0
+        if median > MAX_R_HAT:
             warnings.warn(
                 f"The chains disagree: R-hat of the predictive mean is {median:.3f} at "
                 f"the median training row, and should be at most {MAX_R_HAT}. Raise "
@@ -469,8 +482,8 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
         in all of scikit-learn and skorch; an iteration is a batch.
 
     thinning : int or "auto", default="auto"
-        Epochs from one draw of a chain to the next. `"auto"` means 2, and more if
-        there are less than 2800 distinct rows, up to 25.
+        Epochs from one draw of a chain to the next. `"auto"` means 2, and more
+        the fewer distinct rows there are, up to 20 if they fit in one batch.
 
     step_size : float, default=0.01
         Step of the sampler in its adapted scale, ε. Lower it if chains diverge.
@@ -854,8 +867,8 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
         in all of scikit-learn and skorch; an iteration is a batch.
 
     thinning : int or "auto", default="auto"
-        Epochs from one draw of a chain to the next. `"auto"` means 2, and more if
-        there are less than 2800 distinct rows, up to 25.
+        Epochs from one draw of a chain to the next. `"auto"` means 2, and more
+        the fewer distinct rows there are, up to 20 if they fit in one batch.
 
     step_size : float, default=0.01
         Step of the sampler in its adapted scale, ε. Lower it if chains diverge.

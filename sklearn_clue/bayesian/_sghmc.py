@@ -78,7 +78,7 @@ def init(position):
     return State(position, zeros, zeros, zeros, zeros, zeros, zeros, zeros)
 
 
-def adapt(state, gradient, *, floor, step_size, friction, n_batches, window=50):
+def adapt(state, gradient, *, floor, unit, step_size, friction, n_batches, window=50):
     """Learn mass and gradient noise from one more gradient, and set the kernel by it.
 
     Parameters
@@ -93,6 +93,10 @@ def adapt(state, gradient, *, floor, step_size, friction, n_batches, window=50):
         Curvature of the prior. At rest E[g²] = E[∂²U], of which it is a part, so less
         cannot be right: it is what a unit shows that happens to be silent now, and
         the step would be too large for it once it speaks.
+
+    unit : int Tensor of shape (n_weights,)
+        The unit of the network that each weight feeds. All weights into a unit act
+        through one sum, so their curvatures act together: see `_limit_stiffness`.
 
     step_size : float
         The step ε.
@@ -120,8 +124,10 @@ def adapt(state, gradient, *, floor, step_size, friction, n_batches, window=50):
         jump = (gradient - state.last_gradient).square_().mul_(0.5)
         rate = max(1 / (n_adapted - 1), 1 / window)
         noise_variance = torch.lerp(noise_variance, jump, rate)
-    step = step_size**2 * torch.maximum(second_moment, floor).rsqrt_()
-    retention, noise_scale = _thermostat(step, noise_variance, friction, n_batches)
+    step = step_size**2 * torch.maximum(second_moment, floor).rsqrt()
+    noise = _noise_of_a_batch(noise_variance, n_batches)
+    step = _limit_stiffness(step, torch.maximum(second_moment - noise, floor), unit)
+    retention, noise_scale = _thermostat(step, noise, friction, n_batches)
     return state._replace(
         step=step,
         retention=retention,
@@ -279,14 +285,33 @@ def noise_left_by_shuffling(retention, n_batches):
     return share.clamp_(0, 1).to(retention.dtype)
 
 
-def _thermostat(step, noise_variance, friction, n_batches):
+def _limit_stiffness(step, curvature, unit):
+    """Shorten the steps into units that would turn by more than a radian per update.
+
+    The weights w_i into a unit matter through the sum Σ x_i w_i over inputs that are
+    positive together, so the energy has one stiff direction per unit, whose curvature
+    is about the sum of all of theirs. With the step h the dynamics turns by
+    sqrt(Σ h_i ∂²_i U) radians per update there. It is unstable beyond 2 and wrong well
+    before, which is where an output unit of the published update lives: its inputs
+    are many.
+    """
+    turn = step.new_zeros(len(step), int(unit.max()) + 1)
+    turn.index_add_(1, unit, step * curvature)  # squared
+    return step * (1 / turn).clamp_max_(1)[:, unit]
+
+
+def _noise_of_a_batch(noise_variance, n_batches):
+    """Correct the variance of successive differences for shuffling."""
+    if n_batches == 1:  # a full gradient: the differences are the chain's own moves
+        return torch.zeros_like(noise_variance)
+    # Batches of one epoch are a little more different than independent ones:
+    # E[(ξ_i - ξ_j)²] / 2 = σ² S / (S - 1), in S - 1 of S pairs.
+    return noise_variance * (n_batches / (n_batches + 1))
+
+
+def _thermostat(step, noise, friction, n_batches):
     """Friction and noise that keep the velocities at temperature one, Eq. (1)."""
     usual = torch.full_like(step, 1 - friction)
-    if n_batches == 1:  # full gradients have no noise
-        return usual, (step * (1 - usual**2)).sqrt_()
-    # Successive batches of one epoch are a little more different than independent
-    # ones: E[(ξ_i - ξ_j)²] / 2 = σ² S / (S - 1), in S - 1 of S pairs.
-    noise = noise_variance * (n_batches / (n_batches + 1))
     heat = step * noise
     kappa = noise_left_by_shuffling(usual[:1, :1], n_batches)
     is_noisy = usual**2 * (1 + heat * kappa) > 1
