@@ -147,6 +147,9 @@ def run_chains(tensors, nll, settings, n_chains, seed, *, progress, start=None):
         device=device,
     )
     with one_thread(), progress:
+        # Not the energy of a batch: from an easy one, the first epoch would look like
+        # an excursion, and so would every attempt to repeat it.
+        chains.guard.begin(to_numpy(energy.of_all_rows(module, tensors)))
         try:
             net.fit(*tensors[:2])  # returns early on KeyboardInterrupt
         except _StopSampling:
@@ -165,18 +168,26 @@ class _Energy(torch.nn.Module):
         super().__init__()
         self.nll = nll
         self.n_rows = n_rows
-        self.first = None  # of the first batch ever, per chain
         self.epoch = 0.0  # of this epoch so far, per chain
 
     def forward(self, outputs, targets):
         y, weight = targets
         energy = (weight * self.nll(outputs, y)).sum(1)
         scale = self.n_rows / weight.shape[1]
-        seen = energy.detach()
-        self.first = scale * seen if self.first is None else self.first
-        self.epoch = self.epoch + seen
+        self.epoch = self.epoch + energy.detach()
         # Chains do not touch each other: the gradient of the sum is that of each.
         return scale * energy.sum()
+
+    def of_all_rows(self, module, tensors, block_size=1024):
+        """Energy of the data per chain, exactly."""
+        total = 0.0
+        with torch.no_grad():
+            for blocks in zip(*(t.split(block_size) for t in tensors), strict=True):
+                x, y, weight = (
+                    block.expand(len(module.weights), *block.shape) for block in blocks
+                )
+                total = total + (weight * self.nll(module(x), y)).sum(1)
+        return total
 
 
 class _Sampler(torch.optim.Optimizer):
@@ -276,8 +287,6 @@ class _Chains(Callback):
 
     def on_epoch_end(self, net, **kwargs):
         epoch = len(self.energies) + 1
-        if epoch == 1:
-            self.guard.begin(to_numpy(self.energy.first))
         energy = to_numpy(self.energy.epoch)
         self.energies.append(energy)
         self.temperatures.append(to_numpy(_sghmc.temperature(self.state)))
