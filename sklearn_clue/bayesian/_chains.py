@@ -247,6 +247,7 @@ class _Chains(Callback):
         self.guard = EnergyGuard(n_chains, total_weight)
         self.checkpoints = deque(maxlen=10)
         self._checkpoint()
+        self.vouched = self.state.position
         self.iteration = 0
         self.draws, self.energies, self.temperatures = [], [], []
 
@@ -291,6 +292,12 @@ class _Chains(Callback):
         self.energies.append(energy)
         self.temperatures.append(to_numpy(_sghmc.temperature(self.state)))
         is_lost = ~self.guard.accept(energy)
+        # A step shows in the energy of the next batch only: an epoch that was accepted
+        # vouches for the position it began at, not for the one it ended at.
+        accepted = torch.as_tensor(~is_lost, device=self.settings.device)[:, None]
+        self.vouched = torch.where(
+            accepted, self.checkpoints[-1][0].position, self.vouched
+        )
         for chain in np.flatnonzero(is_lost):
             self._return(chain, epoch)
         if is_lost.any():
@@ -300,7 +307,7 @@ class _Chains(Callback):
         self._checkpoint()
         drawing = epoch - self.settings.burn_in
         if drawing > 0 and drawing % self.settings.thinning == 0:
-            self.draws.append(self.state.position)
+            self.draws.append(self.vouched)
         stop = self.progress.end_epoch(
             energy=float(energy.mean()) / self.energy.n_rows,
             temperature=float(self.temperatures[-1].mean()),
