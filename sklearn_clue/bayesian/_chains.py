@@ -369,8 +369,10 @@ class _Chains(Callback):
         state, precision = self.checkpoints[-back]
         chosen = torch.zeros(len(precision), dtype=bool, device=precision.device)
         chosen[chain] = True
-        if state.second_moment is not None and self.state.second_moment is None:
+        if self.state.second_moment is None and state.second_moment is not None:
             state = _sghmc.freeze(state)
+            if not state.step.any():  # the very start, before there was a kernel
+                state = self.state._replace(position=state.position)
         fresh = _sghmc.resample_velocity(state, self.generator)
         self.state = _sghmc.restore(self.state, fresh, chosen)
         self.precision = torch.where(chosen[:, None], precision, self.precision)
@@ -427,7 +429,8 @@ class EnergyGuard:
     def accept(self, energy):
         """Say for each chain whether its energy is an ordinary one, and remember it."""
         reference = self.reference()
-        is_ordinary = energy <= reference + self.limit  # False for NaN
+        # Not finite is never ordinary, not even after an infinite reference.
+        is_ordinary = np.isfinite(energy) & (energy <= reference + self.limit)
         self.n_rejected += ~is_ordinary
         self.n_failures = np.where(is_ordinary, 0, self.n_failures + 1)
         self.recent.append(np.where(is_ordinary, energy, reference))

@@ -278,6 +278,13 @@ def test_absurd_step_says_what_to_lower():
         assert part in message
 
 
+def test_infinite_data_energy_is_an_error_too():
+    X, y = _linear_problem(100)
+    y[0] = np.inf
+    with pytest.raises(ChainDivergedError, match="training energy is"):
+        _run(X, y, burn_in=120)
+
+
 def _throw_out(monkeypatch, *, chain, iterations):
     """Make one chain jump far away at some iterations."""
     original = _sghmc.update
@@ -346,6 +353,18 @@ def test_a_chain_returns_further_the_more_often_it_fails(monkeypatch):
     result = _run(X, y, burn_in=90, n_draws=5)
     assert_array_equal(result.n_rejected, [4, 0])
     assert len(set(visited)) == 4
+
+
+def test_an_excursion_in_the_first_epoch_does_not_freeze_the_chain(monkeypatch):
+    # 150 batches in an epoch: the adaptation is over before the only checkpoint, which
+    # knows nothing of the gradients, is left behind.
+    X, y = _linear_problem(300)
+    _throw_out(monkeypatch, chain=0, iterations={149})
+    result = _run(X, y, batch_size=2, burn_in=1, n_adaptation=120, n_draws=5)
+    assert_array_equal(result.n_rejected, [1, 0])
+    assert (result.end.step > 0).all()
+    assert np.isfinite(result.temperature).all()
+    assert len(np.unique(result.draws[0, :, 0])) == 5
 
 
 def test_an_excursion_while_adapting_returns_too(monkeypatch):
