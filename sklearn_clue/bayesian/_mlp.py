@@ -266,9 +266,12 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
             range(first, min(first + size, n_chains))
             for first in range(0, n_chains, size)
         ]
+        # Chains that go on need new noise: the same again would drive them the same way
+        # once more, out of their posterior.
+        self._n_runs = 1 if starts is None else self._n_runs + 1
         seeds = check_random_state(self.random_state).randint(
-            2**31 - 1, size=len(groups)
-        )
+            2**31 - 1, size=(self._n_runs, len(groups))
+        )[-1]
         nll = self._nll()
         context = self._init_callback_context(max_subtasks=len(groups))
         if context is not None:
