@@ -330,7 +330,9 @@ class _Chains(Callback):
                 )
             )
         )
-        draws = torch.stack(self.draws, 1) if self.draws else state.position[:, :0]
+        draws = (
+            torch.stack(self.draws, 1) if self.draws else state.position[:, None][:, :0]
+        )
         return ChainResult(
             draws=to_numpy(draws),
             end=end,

@@ -309,6 +309,15 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
 
     def _keep(self, results, settings, n_chains):
         """Turn the results of all groups into fitted attributes."""
+        n_epochs = max(len(result.energy) for result in results)
+        is_complete = all(result.is_complete for result in results)
+        # A chain interrupted in its burn-in has nothing to say, and no kernel to go on.
+        results[:] = [result for result in results if result.draws.size]
+        if not results:
+            raise KeyboardInterrupt(
+                f"Interrupted after {n_epochs} of {settings.n_epochs} epochs, before "
+                "the first draw."
+            )
         chains = [draws for result in results for draws in result.draws]
         # n_draws in all, not per chain: some chains give one less.
         n_surplus = settings.n_draws * n_chains - self.n_draws
@@ -317,16 +326,12 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
             for chain, draws in enumerate(chains)
         ]
         draws = np.concatenate(chains)
-        n_epochs = max(len(result.energy) for result in results)
-        if len(draws) == 0:
-            raise KeyboardInterrupt(
-                f"Interrupted after {n_epochs} of {settings.n_epochs} epochs, before "
-                "the first draw."
-            )
-        if not all(result.is_complete for result in results):
+        if not is_complete:
+            alone = f", n_chains={len(chains)}" if len(chains) < n_chains else ""
             warnings.warn(
                 f"Sampling stopped early, after {len(draws)} of {self.n_draws} draws. "
-                "The estimator is usable, and warm_start=True goes on from here.",
+                f"The estimator is usable, and warm_start=True{alone} goes on from "
+                "here.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
