@@ -443,7 +443,9 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
         for rows in row_blocks(len(x), n_bytes):
             block = as_tensor(x[rows], self.device)
             outputs = mlp_outputs(pad_rows(block), coefs, intercepts)
-            blocks.append(to_numpy(reduce(outputs[:, : len(block)].double())))
+            # Padding comes off last: incomplete tiles round differently here, too.
+            reduced = reduce(outputs.double()).narrow(axis, 0, len(block))
+            blocks.append(to_numpy(reduced))
         return np.concatenate(blocks, axis=axis)
 
 
