@@ -55,6 +55,9 @@ STACK_BELOW = 4_000_000
 
 MAX_R_HAT = 1.05
 
+# Share of epochs; a healthy chain makes an excursion in one of hundreds.
+MAX_REJECTED = 0.1
+
 
 class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
     """What the two estimators share: all but the target."""
@@ -393,7 +396,17 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
             n_rejected_epochs=np.concatenate([r.n_rejected for r in results]),
             energy=[e for result in results for e in result.energy.T],
         )
-        median = np.nanmedian(r_hat) if np.isfinite(r_hat).any() else 1.0
+        n_rejected = self.diagnostics_.n_rejected_epochs.max()
+        if n_rejected > MAX_REJECTED * self.n_iter_:
+            warnings.warn(
+                f"A chain was thrown out and taken back in {n_rejected} of "
+                f"{self.n_iter_} epochs, and may not move at all. Lower step_size (now "
+                f"{self.step_size}), or raise the noise_floor of a regressor whose "
+                "target has next to no noise.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        median = np.nanmedian(r_hat) if not np.isnan(r_hat).all() else 1.0
         if median > MAX_R_HAT and self.n_draws_per_chain_[0] >= 10:
             warnings.warn(
                 f"The chains disagree: R-hat of the predictive mean is {median:.3f} at "
