@@ -170,6 +170,11 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
         y = self._read_target(y, go_on=go_on, classes=classes)
         check_consistent_length(X, y)
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        if not weight.any():  # scikit-learn < 1.9 lets this pass
+            raise ValueError(
+                "sample_weight holds nothing but zeros, so there is no row to learn "
+                "from. Give some rows a positive weight."
+            )
         if not weight.all():
             present = np.flatnonzero(weight)
             X, y, weight = _safe_indexing(X, present), y[present], weight[present]

@@ -191,7 +191,7 @@ def test_balanced_helps_the_rare_class():
     "weight, match",
     [
         (np.full(80, -1.0), "Negative values"),
-        (np.zeros(80), "sample_weight|zero"),
+        (np.zeros(80), "nothing but zeros|at least one non-zero"),
         (np.ones(79), r"sample_weight.shape == \(79,\)"),
         (np.full(80, np.nan), "sample_weight contains NaN"),
     ],
