@@ -22,6 +22,7 @@ from sklearn.ensemble import (
 )
 from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -165,14 +166,16 @@ def test_sample_weight_is_routed(table):
     weight = np.where(y == "yes", 5.0, 1.0)
     with sklearn.config_context(enable_metadata_routing=True):
         requesting = BayesianMLPClassifier(**TINY).set_fit_request(sample_weight=True)
-        requesting.set_score_request(sample_weight=True)
         pipeline = make_pipeline(
             TabularEncoder().set_fit_request(sample_weight=False),
             requesting.set_params(encoder="passthrough"),
         )
         pipeline.fit(X, y, sample_weight=weight)
         search = GridSearchCV(
-            pipeline, {"bayesianmlpclassifier__friction": [0.05]}, cv=2
+            pipeline,
+            {"bayesianmlpclassifier__friction": [0.05]},
+            cv=2,
+            scoring=get_scorer("accuracy").set_score_request(sample_weight=False),
         )
         search.fit(X, y, sample_weight=weight)
         deaf = BayesianMLPClassifier(**TINY).set_fit_request(sample_weight=False)
