@@ -16,6 +16,7 @@ from sklearn.utils import (
     check_consistent_length,
     check_random_state,
     column_or_1d,
+    gen_batches,
 )
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -52,6 +53,9 @@ from sklearn_clue.uncertainty import Uncertainty, entropy_parts, variance_parts
 # Below this many multiplications per step a chain waits for Python, not for the
 # processor, and several at once cost little more than one.
 STACK_BELOW = 4_000_000
+
+# Rows encoded at a time for prediction.
+ROWS_PER_CHUNK = 8192
 
 MAX_R_HAT = 1.05
 
@@ -380,7 +384,7 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
         """Fill `diagnostics_`, and warn if the chains disagree."""
         # Any rows would do, and a few hundred are enough to tell.
         rows = torch.linspace(0, len(x) - 1, min(len(x), 256)).long()
-        outputs = self._outputs(to_numpy(x[rows]), self._monitored, axis=1)
+        outputs = self._outputs([to_numpy(x[rows])], self._monitored, axis=1)
         n_draws = min(self.n_draws_per_chain_)
         ends = np.cumsum(self.n_draws_per_chain_)
         chains = np.stack(
@@ -426,16 +430,20 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
     # Prediction -------------------------------------------------------------------
 
     def _read_rows(self, X):
-        """Check and encode rows to predict."""
+        """Check rows to predict, and encode them chunk by chunk as asked for."""
         check_is_fitted(self, "coefs_")
-        return self._encode(self._check_rows(X, reset=False))
+        X = self._check_rows(X, reset=False)
+        return (
+            self._encode(_safe_indexing(X, rows))
+            for rows in gen_batches(len(X), ROWS_PER_CHUNK)
+        )
 
-    def _outputs(self, x, reduce, axis=0):
+    def _outputs(self, chunks, reduce, axis=0):
         """Run encoded rows through all draws, in blocks that bound the memory.
 
         Parameters
         ----------
-        x : ndarray of shape (n_samples, n_encoded)
+        chunks : iterable of ndarray of shape (n_samples, n_encoded)
             Encoded rows.
 
         reduce : callable
@@ -458,12 +466,13 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
         # Reductions work in float64 and hold two or three copies of the outputs.
         n_bytes = 32 * n_draws * n_out + 12 * max(c.shape[2] for c in coefs)
         blocks = []
-        for rows in row_blocks(len(x), n_bytes):
-            block = as_tensor(x[rows], self.device)
-            outputs = mlp_outputs(pad_rows(block), coefs, intercepts)
-            # Padding comes off last: incomplete tiles round differently here, too.
-            reduced = reduce(outputs.double()).narrow(axis, 0, len(block))
-            blocks.append(to_numpy(reduced))
+        for x in chunks:
+            for rows in row_blocks(len(x), n_bytes):
+                block = as_tensor(x[rows], self.device)
+                outputs = mlp_outputs(pad_rows(block), coefs, intercepts)
+                # Padding comes off last: incomplete tiles round differently here, too.
+                reduced = reduce(outputs.double()).narrow(axis, 0, len(block))
+                blocks.append(to_numpy(reduced))
         return np.concatenate(blocks, axis=axis)
 
 

@@ -457,6 +457,24 @@ def test_predictions_work_in_blocks_of_bounded_size(moons, monkeypatch):
     assert largest[0] == largest[1] <= 2**25
 
 
+@BOTH
+def test_rows_are_encoded_chunk_by_chunk(make, mixed_table, monkeypatch):
+    X, y = mixed_table
+    model = make().fit(X, y)
+    whole = _all_answers(model, X)
+    sizes, transform = [], TabularEncoder.transform
+
+    def recording(encoder, X):
+        sizes.append(len(X))
+        return transform(encoder, X)
+
+    monkeypatch.setattr(_mlp, "ROWS_PER_CHUNK", 16)
+    monkeypatch.setattr(TabularEncoder, "transform", recording)
+    for a, b in zip(_all_answers(model, X), whole, strict=True):
+        assert_array_equal(a, b)
+    assert sizes[:4] == [16, 16, 16, 12]
+
+
 # Chains and draws
 
 
