@@ -147,6 +147,9 @@ def run_chains(tensors, nll, settings, n_chains, seed, *, progress, start=None):
         device=device,
     )
     with one_thread(), progress:
+        # Not the energy of a batch: from an easy one, the first epoch would look like
+        # an excursion, and so would every attempt to repeat it.
+        chains.guard.begin(to_numpy(energy.of_all_rows(module, tensors)))
         try:
             net.fit(*tensors[:2])  # returns early on KeyboardInterrupt
         except _StopSampling:
@@ -165,18 +168,26 @@ class _Energy(torch.nn.Module):
         super().__init__()
         self.nll = nll
         self.n_rows = n_rows
-        self.first = None  # of the first batch ever, per chain
         self.epoch = 0.0  # of this epoch so far, per chain
 
     def forward(self, outputs, targets):
         y, weight = targets
         energy = (weight * self.nll(outputs, y)).sum(1)
         scale = self.n_rows / weight.shape[1]
-        seen = energy.detach()
-        self.first = scale * seen if self.first is None else self.first
-        self.epoch = self.epoch + seen
+        self.epoch = self.epoch + energy.detach()
         # Chains do not touch each other: the gradient of the sum is that of each.
         return scale * energy.sum()
+
+    def of_all_rows(self, module, tensors, block_size=1024):
+        """Energy of the data per chain, exactly."""
+        total = 0.0
+        with torch.no_grad():
+            for blocks in zip(*(t.split(block_size) for t in tensors), strict=True):
+                x, y, weight = (
+                    block.expand(len(module.weights), *block.shape) for block in blocks
+                )
+                total = total + (weight * self.nll(module(x), y)).sum(1)
+        return total
 
 
 class _Sampler(torch.optim.Optimizer):
@@ -236,6 +247,7 @@ class _Chains(Callback):
         self.guard = EnergyGuard(n_chains, total_weight)
         self.checkpoints = deque(maxlen=10)
         self._checkpoint()
+        self.vouched = self.state.position
         self.iteration = 0
         self.draws, self.energies, self.temperatures = [], [], []
 
@@ -277,12 +289,16 @@ class _Chains(Callback):
 
     def on_epoch_end(self, net, **kwargs):
         epoch = len(self.energies) + 1
-        if epoch == 1:
-            self.guard.begin(to_numpy(self.energy.first))
         energy = to_numpy(self.energy.epoch)
         self.energies.append(energy)
         self.temperatures.append(to_numpy(_sghmc.temperature(self.state)))
         is_lost = ~self.guard.accept(energy)
+        # A step shows in the energy of the next batch only: an epoch that was accepted
+        # vouches for the position it began at, not for the one it ended at.
+        accepted = torch.as_tensor(~is_lost, device=self.settings.device)[:, None]
+        self.vouched = torch.where(
+            accepted, self.checkpoints[-1][0].position, self.vouched
+        )
         for chain in np.flatnonzero(is_lost):
             self._return(chain, epoch)
         if is_lost.any():
@@ -292,7 +308,7 @@ class _Chains(Callback):
         self._checkpoint()
         drawing = epoch - self.settings.burn_in
         if drawing > 0 and drawing % self.settings.thinning == 0:
-            self.draws.append(self.state.position)
+            self.draws.append(self.vouched)
         stop = self.progress.end_epoch(
             energy=float(energy.mean()) / self.energy.n_rows,
             temperature=float(self.temperatures[-1].mean()),
@@ -315,7 +331,9 @@ class _Chains(Callback):
                 )
             )
         )
-        draws = torch.stack(self.draws, 1) if self.draws else state.position[:, :0]
+        draws = (
+            torch.stack(self.draws, 1) if self.draws else state.position[:, None][:, :0]
+        )
         return ChainResult(
             draws=to_numpy(draws),
             end=end,
@@ -354,8 +372,10 @@ class _Chains(Callback):
         state, precision = self.checkpoints[-back]
         chosen = torch.zeros(len(precision), dtype=bool, device=precision.device)
         chosen[chain] = True
-        if state.second_moment is not None and self.state.second_moment is None:
+        if self.state.second_moment is None and state.second_moment is not None:
             state = _sghmc.freeze(state)
+            if not state.step.any():  # the very start, before there was a kernel
+                state = self.state._replace(position=state.position)
         fresh = _sghmc.resample_velocity(state, self.generator)
         self.state = _sghmc.restore(self.state, fresh, chosen)
         self.precision = torch.where(chosen[:, None], precision, self.precision)
@@ -412,7 +432,8 @@ class EnergyGuard:
     def accept(self, energy):
         """Say for each chain whether its energy is an ordinary one, and remember it."""
         reference = self.reference()
-        is_ordinary = energy <= reference + self.limit  # False for NaN
+        # Not finite is never ordinary, not even after an infinite reference.
+        is_ordinary = np.isfinite(energy) & (energy <= reference + self.limit)
         self.n_rejected += ~is_ordinary
         self.n_failures = np.where(is_ordinary, 0, self.n_failures + 1)
         self.recent.append(np.where(is_ordinary, energy, reference))

@@ -16,6 +16,7 @@ from sklearn.utils import (
     check_consistent_length,
     check_random_state,
     column_or_1d,
+    gen_batches,
 )
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -53,9 +54,15 @@ from sklearn_clue.uncertainty import Uncertainty, entropy_parts, variance_parts
 # processor, and several at once cost little more than one.
 STACK_BELOW = 4_000_000
 
-# On training rows, where chains agree a little better than on new ones: 1.05 there.
+# Rows encoded at a time for prediction.
+ROWS_PER_CHUNK = 8192
+
+# What calls for a warning. R-hat is that of training rows, where chains agree a little
+# better than on new ones; rejections are a share of all epochs, of which a healthy
+# chain has one in hundreds.
 MAX_R_HAT = 1.04
 MAX_TEMPERATURE = 1.1
+MAX_REJECTED = 0.1
 
 
 class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
@@ -169,6 +176,11 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
         y = self._read_target(y, go_on=go_on, classes=classes)
         check_consistent_length(X, y)
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        if not weight.any():  # scikit-learn < 1.9 lets this pass
+            raise ValueError(
+                "sample_weight holds nothing but zeros, so there is no row to learn "
+                "from. Give some rows a positive weight."
+            )
         if not weight.all():
             present = np.flatnonzero(weight)
             X, y, weight = _safe_indexing(X, present), y[present], weight[present]
@@ -269,9 +281,12 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
             range(first, min(first + size, n_chains))
             for first in range(0, n_chains, size)
         ]
+        # Chains that go on need new noise: the same again would drive them the same way
+        # once more, out of their posterior.
+        self._n_runs = 1 if starts is None else self._n_runs + 1
         seeds = check_random_state(self.random_state).randint(
-            2**31 - 1, size=len(groups)
-        )
+            2**31 - 1, size=(self._n_runs, len(groups))
+        )[-1]
         nll = self._nll()
         context = self._init_callback_context(max_subtasks=len(groups))
         if context is not None:
@@ -309,6 +324,15 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
 
     def _keep(self, results, settings, n_chains):
         """Turn the results of all groups into fitted attributes."""
+        n_epochs = max(len(result.energy) for result in results)
+        is_complete = all(result.is_complete for result in results)
+        # A chain interrupted in its burn-in has nothing to say, and no kernel to go on.
+        results[:] = [result for result in results if result.draws.size]
+        if not results:
+            raise KeyboardInterrupt(
+                f"Interrupted after {n_epochs} of {settings.n_epochs} epochs, before "
+                "the first draw."
+            )
         chains = [draws for result in results for draws in result.draws]
         # n_draws in all, not per chain: some chains give one less.
         n_surplus = settings.n_draws * n_chains - self.n_draws
@@ -317,16 +341,12 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
             for chain, draws in enumerate(chains)
         ]
         draws = np.concatenate(chains)
-        n_epochs = max(len(result.energy) for result in results)
-        if len(draws) == 0:
-            raise KeyboardInterrupt(
-                f"Interrupted after {n_epochs} of {settings.n_epochs} epochs, before "
-                "the first draw."
-            )
-        if not all(result.is_complete for result in results):
+        if not is_complete:
+            alone = f", n_chains={len(chains)}" if len(chains) < n_chains else ""
             warnings.warn(
                 f"Sampling stopped early, after {len(draws)} of {self.n_draws} draws. "
-                "The estimator is usable, and warm_start=True goes on from here.",
+                f"The estimator is usable, and warm_start=True{alone} goes on from "
+                "here.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -367,7 +387,7 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
         """Fill `diagnostics_`, and warn if the chains disagree."""
         # Any rows would do, and a few hundred are enough to tell.
         rows = torch.linspace(0, len(x) - 1, min(len(x), 256)).long()
-        outputs = self._outputs(to_numpy(x[rows]), self._monitored, axis=1)
+        outputs = self._outputs([to_numpy(x[rows])], self._monitored, axis=1)
         n_draws = min(self.n_draws_per_chain_)
         ends = np.cumsum(self.n_draws_per_chain_)
         chains = np.stack(
@@ -386,44 +406,57 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
             n_rejected_epochs=np.concatenate([r.n_rejected for r in results]),
             energy=[e for result in results for e in result.energy.T],
         )
-        hottest = self.diagnostics_.temperature.max()
+        for problem in self._problems(n_draws):
+            warnings.warn(problem, ConvergenceWarning, stacklevel=4)
+
+    def _problems(self, n_draws):
+        """Say what is wrong with the chains, and what to change."""
+        found = self.diagnostics_
+        hottest = found.temperature.max()
         # The mean over n weights of a χ² with one degree of freedom strays that far.
         n_weights = self.chain_state_.position.shape[1]
         if hottest > MAX_TEMPERATURE + 5 * math.sqrt(2 / n_weights):
-            warnings.warn(
+            yield (
                 f"A chain ran hot: its kinetic temperature is {hottest:.3f} and should "
                 f"be 1, so its draws spread too far. Lower step_size (now "
-                f"{self.step_size}).",
-                ConvergenceWarning,
-                stacklevel=4,
+                f"{self.step_size})."
+            )
+        n_rejected = found.n_rejected_epochs.max()
+        if n_rejected > MAX_REJECTED * self.n_iter_:
+            yield (
+                f"A chain was thrown out and taken back in {n_rejected} of "
+                f"{self.n_iter_} epochs, and may not move at all. Lower step_size (now "
+                f"{self.step_size}), or raise the noise_floor of a regressor whose "
+                "target has next to no noise."
             )
         # Of a few draws R-hat says nothing.
-        is_known = np.isfinite(r_hat) & (n_draws >= 10)
-        median = np.median(r_hat[is_known]) if is_known.any() else 1.0
-        if median > MAX_R_HAT:
-            warnings.warn(
-                f"The chains disagree: R-hat of the predictive mean is {median:.3f} at "
-                f"the median training row, and should be at most {MAX_R_HAT}. Raise "
-                f"thinning (now {self.thinning!r}) so that they run longer, or burn_in "
-                f"(now {self.burn_in!r}) if they have not arrived yet; see "
-                "diagnostics_.",
-                ConvergenceWarning,
-                stacklevel=4,
+        r_hat = found.r_hat[~np.isnan(found.r_hat) & (n_draws >= 10)]
+        if r_hat.size and np.median(r_hat) > MAX_R_HAT:
+            yield (
+                "The chains disagree: R-hat of the predictive mean is "
+                f"{np.median(r_hat):.3f} at the median training row, and should be at "
+                f"most {MAX_R_HAT}. Raise thinning (now {self.thinning!r}) so that "
+                f"they run longer, or burn_in (now {self.burn_in!r}) if they have not "
+                "arrived yet; see diagnostics_."
             )
 
     # Prediction -------------------------------------------------------------------
 
     def _read_rows(self, X):
-        """Check and encode rows to predict."""
+        """Check rows to predict, and encode them chunk by chunk as asked for."""
         check_is_fitted(self, "coefs_")
-        return self._encode(self._check_rows(X, reset=False))
+        X = self._check_rows(X, reset=False)
+        return (
+            self._encode(_safe_indexing(X, rows))
+            for rows in gen_batches(len(X), ROWS_PER_CHUNK)
+        )
 
-    def _outputs(self, x, reduce, axis=0):
+    def _outputs(self, chunks, reduce, axis=0):
         """Run encoded rows through all draws, in blocks that bound the memory.
 
         Parameters
         ----------
-        x : ndarray of shape (n_samples, n_encoded)
+        chunks : iterable of ndarray of shape (n_samples, n_encoded)
             Encoded rows.
 
         reduce : callable
@@ -446,10 +479,13 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
         # Reductions work in float64 and hold two or three copies of the outputs.
         n_bytes = 32 * n_draws * n_out + 12 * max(c.shape[2] for c in coefs)
         blocks = []
-        for rows in row_blocks(len(x), n_bytes):
-            block = as_tensor(x[rows], self.device)
-            outputs = mlp_outputs(pad_rows(block), coefs, intercepts)
-            blocks.append(to_numpy(reduce(outputs[:, : len(block)].double())))
+        for x in chunks:
+            for rows in row_blocks(len(x), n_bytes):
+                block = as_tensor(x[rows], self.device)
+                outputs = mlp_outputs(pad_rows(block), coefs, intercepts)
+                # Padding comes off last: incomplete tiles round differently here, too.
+                reduced = reduce(outputs.double()).narrow(axis, 0, len(block))
+                blocks.append(to_numpy(reduced))
         return np.concatenate(blocks, axis=axis)
 
 

@@ -1,0 +1,387 @@
+"""The sampler by itself, on targets whose answer is a formula.
+
+Tolerances: with hundreds of chains the Monte Carlo error of a standard deviation is
+about 1 %. What remains is the error of the step size, of the estimated noise, and of
+the approximations in the thermostat, to which the asserted bounds belong.
+"""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from sklearn_clue._torch import make_generator
+from sklearn_clue.bayesian import _sghmc
+
+
+def _shuffled_noise(std, n_batches, shape, generator):
+    """Errors of the batches of one epoch, which add up to zero over it."""
+    noise = torch.randn(n_batches, *shape, generator=generator)
+    noise = noise - noise.mean(0)
+    return std * noise * (n_batches / (n_batches - 1)) ** 0.5
+
+
+def _sample_gaussian(
+    precision,
+    *,
+    noise_std=0.0,
+    n_batches=1,
+    n_chains=200,
+    step_size=0.01,
+    friction=0.05,
+    n_adaptation=1000,
+    n_steps=4000,
+    start=None,
+    seed=0,
+):
+    """Run chains on Normal(0, precision⁻¹), from gradients with the noise of batches.
+
+    Returns the positions of the second half of the run, of shape (n_draws, n_chains,
+    n_weights), and the kinetic temperature over the same steps.
+    """
+    precision = torch.as_tensor(precision, dtype=torch.float32)
+    generator, noise_generator = make_generator(seed), make_generator(seed + 1000)
+    shape = (n_chains, len(precision))
+    if start is None:
+        start = torch.randn(shape, generator=generator) / precision.diagonal().sqrt()
+    state = _sghmc.init(start)
+    floor = torch.full(shape, 1e-6)
+    positions, temperatures = [], []
+    for step in range(n_steps):
+        gradient = state.position @ precision
+        if n_batches > 1:
+            if step % n_batches == 0:
+                noise = _shuffled_noise(noise_std, n_batches, shape, noise_generator)
+            gradient = gradient + noise[step % n_batches]
+        if step < n_adaptation:
+            state = _sghmc.adapt(
+                state,
+                gradient,
+                floor=floor,
+                unit=torch.arange(len(precision)),
+                step_size=step_size,
+                friction=friction,
+                n_batches=n_batches,
+            )
+        elif step == n_adaptation:
+            state = _sghmc.freeze(state)
+        state = _sghmc.update(state, gradient, generator)
+        # Draws are taken at the ends of epochs.
+        is_end = (step + 1) % n_batches == 0 or n_batches > 50
+        if step >= n_steps // 2 and is_end and step % 10 == 9:
+            positions.append(state.position)
+            temperatures.append(_sghmc.temperature(state).mean())
+    return (
+        torch.stack(positions).double().numpy(),
+        float(torch.stack(temperatures).mean()),
+    )
+
+
+# Known targets
+
+
+@pytest.mark.parametrize("noise_std, n_batches", [(0.0, 1), (2.0, 10)])
+def test_correlated_gaussian(noise_std, n_batches):
+    covariance = np.array([[1.0, 0.8, 0.0], [0.8, 1.0, 0.3], [0.0, 0.3, 1.0]])
+    positions, temperature = _sample_gaussian(
+        np.linalg.inv(covariance),
+        noise_std=noise_std,
+        n_batches=n_batches,
+        step_size=0.1,
+    )
+    draws = positions.reshape(-1, 3)
+    assert_allclose(temperature, 1, atol=0.03)
+    assert_allclose(draws.mean(0), 0, atol=0.1)
+    assert_allclose(draws.std(0), 1, rtol=0.05)
+    assert_allclose(np.corrcoef(draws.T), covariance, atol=0.05)
+
+
+def test_badly_scaled_gaussian():
+    # Standard deviations from 1 to 0.01: a condition number of 1e4 and more.
+    scale = np.logspace(0, -2, 5)
+    covariance = np.outer(scale, scale) * (0.5 + 0.5 * np.eye(5))
+    assert np.linalg.cond(covariance) > 1e4
+    positions, temperature = _sample_gaussian(
+        np.linalg.inv(covariance),
+        step_size=0.05,
+        # From the unit ball, as networks start: hundreds of deviations away in some
+        # coordinates.
+        start=torch.randn(200, 5, generator=make_generator(1)),
+    )
+    draws = positions.reshape(-1, 5)
+    assert_allclose(temperature, 1, atol=0.05)
+    assert_allclose(draws.std(0), scale, rtol=0.25)
+    assert_allclose(draws.mean(0) / scale, 0, atol=0.1)
+
+
+def _published_temperature(curvature, noise_std, *, n_batches, step_size, friction):
+    """Run Springenberg's Eq. 10, with the mass and the noise known exactly."""
+    generator, shape = make_generator(0), (200, 1)
+    second_moment = curvature + noise_std**2
+    h = step_size**2 / second_moment**0.5
+    position, velocity = torch.zeros(shape), torch.zeros(shape)
+    thermostat = max(2 * h * friction - step_size**4, 1e-16) ** 0.5
+    squares = []
+    for step in range(4000):
+        if step % n_batches == 0:
+            noise = _shuffled_noise(noise_std, n_batches, shape, generator)
+        gradient = curvature * position + noise[step % n_batches]
+        xi = torch.randn(shape, generator=generator)
+        velocity = velocity * (1 - friction) - h * gradient + thermostat * xi
+        position = position + velocity
+        if step >= 1000:
+            squares.append(velocity.square().mean())
+    return float(torch.stack(squares).mean()) / h
+
+
+HOT = 22_627  # rows from which 2 friction < ε² V^(1/2), at the defaults
+
+
+@pytest.mark.parametrize(
+    "n_rows",
+    [
+        2_000,
+        pytest.param(
+            50_000,
+            marks=pytest.mark.xfail(
+                strict=True,
+                reason="Shuffled batches lack the slow noise that Eq. (1) counts on: "
+                "soft directions come out at 0.4 of their spread. Batches drawn "
+                "independently, with s = h (1 - a²) - h² σ² ((1 + a) / 2)², cure it.",
+            ),
+        ),
+        pytest.param(
+            200_000, marks=pytest.mark.xfail(strict=True, reason="as for 50 000 rows")
+        ),
+    ],
+)
+def test_many_rows_leave_the_spread_right(n_rows):
+    # As a linear model with unit noise on inputs of variance 1, 0.1 and 0.01: every row
+    # adds that to the curvature, and batches of 512 give a gradient noise of
+    # n_rows / sqrt(512), here in all coordinates.
+    scale = np.array([1, 0.1, 0.01])
+    n_batches = -(-n_rows // 512)
+    positions, temperature = _sample_gaussian(
+        n_rows * np.diag(scale),
+        noise_std=n_rows * (1 / 512 - 1 / n_rows) ** 0.5,
+        n_batches=n_batches,
+        n_chains=100,
+        n_steps=20_000,
+    )
+    draws = positions.reshape(-1, 3) * (n_rows * scale) ** 0.5
+    assert_allclose(temperature, 1, atol=0.05)
+    assert_allclose(draws.std(0), 1, rtol=0.15)
+
+
+@pytest.mark.parametrize("n_rows", [2_000, 50_000, 200_000])
+def test_the_published_update_runs_hot_with_many_rows(n_rows):
+    published = _published_temperature(
+        n_rows,
+        n_rows * (1 / 512 - 1 / n_rows) ** 0.5,
+        n_batches=-(-n_rows // 512),
+        step_size=0.01,
+        friction=0.05,
+    )
+    assert (published > 1.5) == (n_rows > HOT)
+    if n_rows < HOT:
+        assert_allclose(published, 1, atol=0.1)
+
+
+# One step at a time
+
+
+def _state(**changes):
+    shape = (2, 3)
+    state = _sghmc.freeze(
+        _sghmc.State(
+            position=torch.arange(6.0).reshape(shape),
+            velocity=torch.full(shape, 0.5),
+            step=torch.full(shape, 0.04),
+            retention=torch.full(shape, 0.9),
+            noise_scale=torch.full(shape, 0.2),
+        )
+    )
+    return state._replace(**changes)
+
+
+def test_update_by_hand():
+    state, gradient = _state(), torch.tensor([[1.0, 2.0, 3.0], [-1.0, 0.0, 1.0]])
+    xi = torch.randn(2, 3, generator=make_generator(3))
+    after = _sghmc.update(state, gradient, make_generator(3))
+    kicked = 0.5 - 0.04 * gradient
+    velocity = 0.9 * kicked + 0.2 * xi
+    assert_allclose(after.velocity, velocity, rtol=1e-6)
+    assert_allclose(
+        after.position, state.position + kicked / 2 + velocity / 2, rtol=1e-6
+    )
+    assert_array_equal(after.step, state.step)
+
+
+def test_states_are_never_changed_in_place():
+    state, gradient = _state(), torch.ones(2, 3)
+    before = [None if part is None else part.clone() for part in state[:5]]
+    _sghmc.update(state, gradient, make_generator(0))
+    _sghmc.resample_velocity(state, make_generator(0))
+    _sghmc.restore(state, _state(position=gradient), torch.tensor([True, False]))
+    for part, copy in zip(state[:5], before, strict=True):
+        assert_array_equal(part, copy)
+    adapting = _sghmc.init(gradient)
+    settings = {"step_size": 0.1, "friction": 0.05, "n_batches": 3}
+    settings["unit"] = torch.arange(3)
+    once = _sghmc.adapt(adapting, gradient, floor=gradient, **settings)
+    moment = once.second_moment.clone()
+    _sghmc.adapt(once, 5 * gradient, floor=gradient, **settings)
+    assert_array_equal(adapting.second_moment, torch.zeros(2, 3))
+    assert_array_equal(once.second_moment, moment)
+
+
+def test_adapt_sets_the_step_and_the_thermostat_by_hand():
+    gradient = torch.tensor([[2.0, 0.1]])
+    state = _sghmc.adapt(
+        _sghmc.init(torch.zeros(1, 2)),
+        gradient,
+        floor=torch.full((1, 2), 0.25),
+        unit=torch.arange(2),
+        step_size=0.1,
+        friction=0.05,
+        n_batches=1,
+    )
+    # ε² / sqrt(max(g², floor)), and h (1 - a²) of noise as full gradients have none.
+    step = np.array([[0.01 / 2, 0.01 / 0.5]])
+    assert_allclose(state.step, step, rtol=1e-6)
+    assert_allclose(state.retention, 0.95, rtol=1e-6)
+    assert_allclose(state.noise_scale**2, step * (1 - 0.95**2), rtol=1e-5)
+    assert state.n_adapted == 1
+
+
+def test_weights_into_one_unit_share_its_stiffness():
+    # 400 weights that act through their sum: U = 50 (Σ w)², so that each alone has the
+    # curvature 100 and all together 40 000. With the step of a single weight, ε² / 10,
+    # the sum would turn by sqrt(0.04 * 40 000 / 10) = 12 radians per update.
+    gradient = torch.full((1, 400), 10.0)
+    settings = {"floor": torch.full((1, 400), 1e-6), "friction": 0.05, "n_batches": 1}
+    state = _sghmc.init(torch.zeros(1, 400))
+    apart = _sghmc.adapt(
+        state, gradient, unit=torch.arange(400), step_size=0.2, **settings
+    )
+    together = _sghmc.adapt(
+        state, gradient, unit=torch.zeros(400, dtype=int), step_size=0.2, **settings
+    )
+    assert_allclose(apart.step.sum() * 100, 160, rtol=1e-5)
+    assert_allclose(together.step.sum() * 100, 1, rtol=1e-5)
+    # Where nothing is stiff, nothing changes.
+    small = _sghmc.adapt(
+        state, gradient, unit=torch.zeros(400, dtype=int), step_size=0.01, **settings
+    )
+    assert_allclose(small.step, 0.01**2 / 10, rtol=1e-5)
+
+
+def test_adapt_estimates_the_noise_apart_from_the_gradient():
+    # A gradient far from zero with little noise: the mass sees both, the noise one.
+    generator, n_batches = make_generator(0), 10
+    state = _sghmc.init(torch.zeros(1, 2000))
+    for step in range(500):
+        if step % n_batches == 0:
+            noise = _shuffled_noise(2.0, n_batches, (1, 2000), generator)
+        state = _sghmc.adapt(
+            state,
+            10 + noise[step % n_batches],
+            floor=torch.ones(1, 2000),
+            unit=torch.arange(2000),
+            step_size=0.1,
+            friction=0.05,
+            n_batches=n_batches,
+        )
+    assert_allclose(state.second_moment.mean(), 104, rtol=0.01)
+    # A little above 4, since errors within an epoch repel each other.
+    corrected = state.noise_variance.mean() * n_batches / (n_batches + 1)
+    assert_allclose(corrected, 4, rtol=0.02)
+
+
+@pytest.mark.parametrize("heat", [1e-3, 0.05, 0.2, 1.0, 30.0])
+@pytest.mark.parametrize("n_batches", [2, 10, 400])
+def test_thermostat_balances_friction_and_noise(heat, n_batches):
+    step = torch.full((1, 1), 0.01)
+    variance = torch.full((1, 1), heat / 0.01) * (n_batches + 1) / n_batches
+    retention, noise = _sghmc._thermostat(step, variance, 0.05, n_batches)
+    kappa = _sghmc.noise_left_by_shuffling(retention, n_batches)
+    # Eq. (1): what friction takes is what the two noises give back.
+    given = noise**2 + retention**2 * step * heat * kappa
+    assert_allclose(given, step * (1 - retention**2), rtol=1e-4)
+    assert 0 < retention.item() <= 0.95 + 1e-6
+
+
+def test_resample_velocity_has_the_variance_at_rest():
+    step = torch.tensor([[0.01], [4.0]]).expand(2, 50_000)
+    state = _state()._replace(
+        position=torch.zeros(2, 50_000), velocity=torch.zeros(2, 50_000), step=step
+    )
+    velocity = _sghmc.resample_velocity(state, make_generator(0)).velocity
+    # The relative error of a variance from 50 000 values is 0.6 %.
+    assert_allclose(velocity.var(1), [0.01, 4.0], rtol=0.03)
+    assert_allclose(velocity.mean(1), [0, 0], atol=0.03)
+    resampled = state._replace(velocity=velocity)
+    assert_allclose(_sghmc.temperature(resampled), [1, 1], rtol=0.03)
+
+
+def test_restore_picks_chains():
+    now, earlier = _state(), _state(position=-torch.ones(2, 3), step=torch.ones(2, 3))
+    mixed = _sghmc.restore(now, earlier, torch.tensor([False, True]))
+    assert_array_equal(mixed.position, [[0, 1, 2], [-1, -1, -1]])
+    assert_allclose(mixed.step, [[0.04] * 3, [1.0] * 3])
+    assert mixed.second_moment is None
+
+
+# Prior and noise
+
+
+def test_gibbs_step_is_the_conjugate_gamma():
+    # Two chains, two layers of 2 and 3 weights, with units of 1 and 2.
+    position = torch.tensor([[1.0, -1.0, 0.5, 0.5, 0.5], [3.0, 0.0, 0.0, 0.0, 2.0]])
+    layer = torch.tensor([0, 0, 1, 1, 1])
+    unit = torch.tensor([1.0, 1.0, 2.0, 2.0, 2.0])
+    rng = np.random.default_rng(0)
+    draws = np.stack(
+        [
+            _sghmc.sample_precision(position, layer, unit, 3.0, 2.0, rng).numpy()
+            for _ in range(4_000)
+        ]
+    )
+    shape = 3 + np.array([2, 3]) / 2
+    rate = 2 + np.array([[2.0, 1.5], [9.0, 8.0]]) / 2
+    # Standard errors: 0.8 % of the mean and 3 % of the variance.
+    assert draws.shape == (4_000, 2, 2)
+    assert_allclose(draws.mean(0), shape / rate, rtol=0.03)
+    assert_allclose(draws.var(0), shape / rate**2, rtol=0.15)
+    flat = draws.reshape(len(draws), -1)
+    assert_allclose(np.corrcoef(flat.T), np.eye(4), atol=0.06)
+
+
+@pytest.mark.parametrize("retention", [0.2, 0.9, 0.95, 0.999])
+@pytest.mark.parametrize("n_batches", [2, 7, 50, 400])
+def test_noise_left_by_shuffling_by_linear_algebra(retention, n_batches):
+    # Errors of unit variance with zero sum have the correlation -1 / (S - 1).
+    covariance = (n_batches * np.eye(n_batches) - 1) / (n_batches - 1)
+    memory = retention ** np.arange(n_batches)
+    expected = memory @ covariance @ memory / (memory @ memory)
+    share = _sghmc.noise_left_by_shuffling(
+        torch.tensor([retention], dtype=torch.float64), n_batches
+    )
+    assert_allclose(share, expected, atol=1e-9)
+
+
+def test_noise_left_by_shuffling_at_its_ends():
+    retention = torch.tensor([0.1, 0.95, 0.999])
+    alone = _sghmc.noise_left_by_shuffling(retention, 1)
+    assert_array_equal(alone, torch.zeros(3))
+    many = _sghmc.noise_left_by_shuffling(retention, 10_000_000)
+    assert_allclose(many, 1, atol=1e-3)
+
+
+@pytest.mark.parametrize("retention, n_batches", [(0.9, 5), (0.95, 40)])
+def test_noise_left_by_shuffling_by_simulation(retention, n_batches):
+    noise = _shuffled_noise(1.0, n_batches, (100_000,), make_generator(0))
+    memory = retention ** torch.arange(n_batches - 1.0, -1, -1)
+    collected = (memory[:, None] * noise).sum(0).var() / memory.square().sum()
+    share = _sghmc.noise_left_by_shuffling(torch.tensor([retention]), n_batches)
+    assert_allclose(share, collected, rtol=0.03)

@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+
+from sklearn_clue._torch import (
+    DTYPE,
+    ROWS_PER_TILE,
+    ShuffledBatches,
+    as_tensor,
+    make_generator,
+    one_thread,
+    pad_rows,
+    row_blocks,
+    to_numpy,
+)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, bool])
+def test_as_tensor_has_one_dtype(dtype):
+    tensor = as_tensor(np.ones((2, 3), dtype=dtype))
+    assert tensor.dtype == DTYPE
+    assert_array_equal(tensor, np.ones((2, 3)))
+
+
+def test_as_tensor_takes_what_torch_does_not(recwarn):
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert_array_equal(as_tensor(array[::-1, ::-1]), array[::-1, ::-1])
+    array.flags.writeable = False
+    as_tensor(array).zero_()
+    assert array.sum() == 15
+    assert not recwarn.list
+
+
+def test_to_numpy_owns_its_memory():
+    tensor = torch.ones(3, requires_grad=True)
+    array = to_numpy(tensor)
+    array[0] = 5
+    assert tensor[0] == 1
+
+
+def test_generators_are_their_own():
+    state = torch.get_rng_state()
+    first, again = (torch.rand(3, generator=make_generator(7)) for _ in range(2))
+    assert_array_equal(first, again)
+    assert_array_equal(torch.get_rng_state(), state)
+
+
+def test_one_thread_is_given_back_after_errors():
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyError), one_thread():
+            assert torch.get_num_threads() == 1
+            raise KeyError
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 16, 1000, 5000])
+@pytest.mark.parametrize("bytes_per_row", [1, 10_000, 10**9])
+def test_row_blocks_cover_every_row_once(n_rows, bytes_per_row):
+    blocks = row_blocks(n_rows, bytes_per_row)
+    rows = [row for block in blocks for row in range(n_rows)[block]]
+    assert rows == list(range(n_rows))
+    for block in blocks:
+        size = block.stop - block.start
+        assert size % ROWS_PER_TILE == 0
+        assert size == ROWS_PER_TILE or size * bytes_per_row <= 2**25
+        assert size <= 1024
+
+
+@pytest.mark.parametrize("n_rows", [1, 15, 16, 17])
+def test_pad_rows_completes_the_last_tile(n_rows):
+    padded = pad_rows(torch.ones(n_rows, 3))
+    assert len(padded) == (16 if n_rows <= 16 else 32)
+    assert padded.sum() == 3 * n_rows
+
+
+@pytest.mark.parametrize("n_rows, batch_size", [(10, 3), (10, 10), (10, 99), (7, 1)])
+def test_batches_visit_every_row_once(n_rows, batch_size):
+    rows = torch.arange(n_rows)
+    tensors = (rows[:, None].float(), rows, rows * 10)
+    batches = ShuffledBatches(tensors, batch_size, 2, make_generator(0))
+    seen, sizes = [], []
+    for x, (y, weight) in batches:
+        assert x.shape == (2, y.shape[1], 1)
+        assert_array_equal(x[..., 0], y)
+        assert_array_equal(weight, 10 * y)
+        seen.append(y)
+        sizes.append(y.shape[1])
+    assert len(sizes) == len(batches) == -(-n_rows // batch_size)
+    assert max(sizes) <= batch_size
+    assert max(sizes) - min(sizes) <= 1
+    for order in torch.cat(seen, 1):
+        assert sorted(order.tolist()) == list(range(n_rows))
+
+
+def test_batches_are_shuffled_anew_and_for_each_network():
+    rows = torch.arange(50)
+    batches = ShuffledBatches((rows[:, None],), 50, 2, make_generator(0))
+    ((first, _),), ((second, _),) = list(batches), list(batches)
+    orders = {tuple(order.flatten().tolist()) for order in (*first, *second)}
+    assert len(orders) == 4

@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from sklearn_clue.uncertainty import (
+    decompose_entropy,
+    decompose_variance,
+    entropy_parts,
+    variance_parts,
+)
+
+
+def _random_proba(n_draws=20, n_samples=50, n_classes=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.dirichlet(np.full(n_classes, 0.5), size=(n_draws, n_samples))
+
+
+def test_entropies_are_those_of_the_formula():
+    proba = _random_proba()
+    total, aleatoric, epistemic = decompose_entropy(proba)
+    mean = proba.mean(0)
+    assert_allclose(total, -(mean * np.log(mean)).sum(1))
+    expected = -np.nansum(proba * np.log(proba), axis=2).mean(0)
+    assert_allclose(aleatoric, expected)
+    assert_allclose(total, aleatoric + epistemic)
+
+
+def test_entropies_have_their_bounds():
+    total, aleatoric, epistemic = decompose_entropy(_random_proba())
+    for part in (total, aleatoric, epistemic):
+        assert part.shape == (50,)
+        assert (part >= 0).all()
+        assert (part <= np.log(4) + 1e-12).all()
+
+
+@pytest.mark.parametrize(
+    "proba, expected",
+    [
+        ([[[1.0, 0.0]], [[1.0, 0.0]]], (0, 0, 0)),
+        ([[[0.5, 0.5]], [[0.5, 0.5]]], (np.log(2), np.log(2), 0)),
+        ([[[1.0, 0.0]], [[0.0, 1.0]]], (np.log(2), 0, np.log(2))),
+    ],
+)
+def test_entropies_of_clear_cases(proba, expected):
+    parts = decompose_entropy(proba)
+    assert_allclose(np.ravel(parts), expected, atol=1e-12)
+
+
+def test_rounding_makes_no_negative_ignorance():
+    proba = np.full((7, 1, 3), [0.1, 0.2, 0.7])
+    assert decompose_entropy(proba).epistemic[0] >= 0
+
+
+def test_variances_are_those_of_the_mixture():
+    rng = np.random.default_rng(0)
+    mean, std = rng.normal(size=(30, 5, 2)), rng.uniform(0.1, 2, size=(30, 5, 2))
+    total, aleatoric, epistemic = decompose_variance(mean, std)
+    assert total.shape == (5, 2)
+    assert_allclose(epistemic, mean.std(0))
+    assert_allclose(aleatoric**2, (std**2).mean(0))
+    assert_allclose(total**2, aleatoric**2 + epistemic**2)
+
+
+def test_variance_does_not_cancel_far_from_zero():
+    # E[m²] - E[m]² loses all digits here, and may come out negative.
+    mean = np.array([[1e9], [1e9 + 2]])
+    assert_array_equal(decompose_variance(mean, np.zeros((2, 1))).epistemic, [1.0])
+    same = np.full((3, 1), 1e9 / 3)
+    assert_array_equal(decompose_variance(same, np.ones((3, 1))).epistemic, [0.0])
+
+
+def test_a_single_draw_knows_no_ignorance():
+    assert_array_equal(decompose_entropy([[[0.3, 0.7]]]).epistemic, [0.0])
+    assert_array_equal(decompose_variance([[3.0]], [[1.0]]), [[1.0], [1.0], [0.0]])
+
+
+def test_parts_are_differentiable():
+    logits = torch.randn(5, 3, 4, dtype=torch.float64, requires_grad=True)
+    for part in entropy_parts(logits.softmax(-1)):
+        (gradient,) = torch.autograd.grad(part.sum(), logits, retain_graph=True)
+        assert gradient.isfinite().all()
+    mean = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    parts = variance_parts(mean, torch.ones(5, 3, dtype=torch.float64))
+    (gradient,) = torch.autograd.grad(parts.total.sum(), mean)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (0, 3, 2), (2, 2, 2, 2)])
+def test_entropy_says_what_shape_it_needs(shape):
+    with pytest.raises(ValueError, match="proba needs posterior draws .* classes on"):
+        decompose_entropy(np.ones(shape))
+
+
+def test_variance_says_what_shape_it_needs():
+    with pytest.raises(ValueError, match="mean needs posterior draws .* got shape"):
+        decompose_variance([1.0], [1.0])
+    with pytest.raises(ValueError, match=r"same shape, got \(2, 1\) and \(1, 1\)"):
+        decompose_variance([[1.0], [2.0]], [[1.0]])
