@@ -65,12 +65,15 @@ def pad_rows(x):
     return torch.nn.functional.pad(x, (0, 0, 0, -len(x) % ROWS_PER_TILE))
 
 
-class ShuffledBatches:
-    """Batches of rows held in memory, shuffled anew for each of several networks.
+class RandomBatches:
+    """Independent random batches of rows held in memory, for each of several networks.
 
-    Every pass visits each row once. Batches are of equal size, give or take one row,
-    which a sampler needs to weigh them equally. They come the way skorch unpacks
-    them: the inputs, and a tuple of all the rest.
+    A pass has as many batches of equal size as it takes to cover the rows once, but
+    they are drawn independently of each other, each without repetition: what a
+    sampler needs, whose theory is about independent errors. Errors of shuffled
+    batches cancel over a pass. A data set that fits in one batch comes whole.
+
+    Batches come the way skorch unpacks them: the inputs, and a tuple of all the rest.
 
     Parameters
     ----------
@@ -81,11 +84,11 @@ class ShuffledBatches:
         Most rows in a batch.
 
     n_stacked : int
-        Number of networks. Each has its own order of the rows, and the batches have
-        shape (n_stacked, n_rows, ...).
+        Number of networks. Each has batches of its own, and they have the shape
+        (n_stacked, n_rows, ...).
 
     generator : torch.Generator
-        Source of the orders.
+        Source of the batches.
     """
 
     def __init__(self, tensors, batch_size, n_stacked, generator):
@@ -94,19 +97,27 @@ class ShuffledBatches:
         self.generator = generator
         self.n_rows = len(tensors[0])
         self.n_batches = -(-self.n_rows // batch_size)
+        self.batch_size = -(-self.n_rows // self.n_batches)
 
     def __len__(self):
         return self.n_batches
 
     def __iter__(self):
+        # A window at a random place of a random order is a random batch, and costs no
+        # new order for each.
         device = self.tensors[0].device
+        shape = (self.n_batches, self.n_stacked, 1)
         orders = torch.stack(
             [
                 torch.randperm(self.n_rows, generator=self.generator, device=device)
                 for _ in range(self.n_stacked)
             ]
         )
-        for batch in range(self.n_batches):
-            rows = orders[:, batch :: self.n_batches]
+        starts = torch.randint(
+            self.n_rows, shape, generator=self.generator, device=device
+        )
+        window = torch.arange(self.batch_size, device=device)
+        for start in starts:
+            rows = orders.gather(1, (start + window) % self.n_rows)
             x, *rest = (tensor[rows] for tensor in self.tensors)
             yield x, tuple(rest)

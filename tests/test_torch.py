@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_clue._torch import (
     DTYPE,
     ROWS_PER_TILE,
-    ShuffledBatches,
+    RandomBatches,
     as_tensor,
     make_generator,
     one_thread,
@@ -79,27 +79,41 @@ def test_pad_rows_completes_the_last_tile(n_rows):
 
 
 @pytest.mark.parametrize("n_rows, batch_size", [(10, 3), (10, 10), (10, 99), (7, 1)])
-def test_batches_visit_every_row_once(n_rows, batch_size):
+def test_batches_are_of_equal_size_without_repetition(n_rows, batch_size):
     rows = torch.arange(n_rows)
     tensors = (rows[:, None].float(), rows, rows * 10)
-    batches = ShuffledBatches(tensors, batch_size, 2, make_generator(0))
-    seen, sizes = [], []
+    batches = RandomBatches(tensors, batch_size, 2, make_generator(0))
+    sizes = []
     for x, (y, weight) in batches:
         assert x.shape == (2, y.shape[1], 1)
         assert_array_equal(x[..., 0], y)
         assert_array_equal(weight, 10 * y)
-        seen.append(y)
+        assert all(len(set(network.tolist())) == y.shape[1] for network in y)
         sizes.append(y.shape[1])
     assert len(sizes) == len(batches) == -(-n_rows // batch_size)
-    assert max(sizes) <= batch_size
-    assert max(sizes) - min(sizes) <= 1
-    for order in torch.cat(seen, 1):
-        assert sorted(order.tolist()) == list(range(n_rows))
+    assert set(sizes) == {-(-n_rows // len(batches))}
+    assert sizes[0] <= batch_size
 
 
-def test_batches_are_shuffled_anew_and_for_each_network():
+def test_batches_are_independent_within_a_pass():
+    # Of shuffled batches, two of the same pass would have the correlation -1/3.
+    values = torch.randn(40, 1, generator=make_generator(1))
+    batches = RandomBatches((values,), 10, 200, make_generator(0))
+    means = [
+        torch.stack([x.mean((1, 2)) for x, _ in batches]) - values.mean()
+        for _ in range(20)
+    ]
+    means = torch.cat(means, 1)
+    correlation = np.corrcoef(means.numpy())[np.triu_indices(4, 1)]
+    # 4000 pairs: a standard error of 0.016.
+    assert_allclose(correlation, 0, atol=0.06)
+    expected = values.var() / 10 * (1 - 10 / 40)
+    assert_allclose(means.var(), expected, rtol=0.05)
+
+
+def test_batches_differ_from_pass_to_pass_and_between_networks():
     rows = torch.arange(50)
-    batches = ShuffledBatches((rows[:, None],), 50, 2, make_generator(0))
+    batches = RandomBatches((rows[:, None],), 50, 2, make_generator(0))
     ((first, _),), ((second, _),) = list(batches), list(batches)
     orders = {tuple(order.flatten().tolist()) for order in (*first, *second)}
     assert len(orders) == 4

@@ -451,6 +451,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--datasets", nargs="+", choices=list(BARS), default=list(BARS))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--ours", action="store_true", help="leave others out")
     parser.add_argument("--paper-recipe", action="store_true", help="2400 epochs, Wine")
     parser.add_argument("--stability", action="store_true", help="many seeds")
     parser.add_argument("--speed", action="store_true", help="ratios to plain torch")
@@ -462,7 +463,7 @@ def main():
     elif options.paper_recipe:
         quality(["wine"], options.seeds, PAPER_RECIPE, PAPER_RECIPE_BARS, False)
     else:
-        quality(options.datasets, options.seeds, {}, BARS, True)
+        quality(options.datasets, options.seeds, {}, BARS, not options.ours)
 
 
 if __name__ == "__main__":

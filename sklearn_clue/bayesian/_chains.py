@@ -14,7 +14,7 @@ from skorch import NeuralNet
 from skorch.callbacks import Callback
 
 from sklearn_clue._modules import MLPStack
-from sklearn_clue._torch import ShuffledBatches, make_generator, one_thread, to_numpy
+from sklearn_clue._torch import RandomBatches, make_generator, one_thread, to_numpy
 from sklearn_clue.bayesian import _sghmc
 from sklearn_clue.exceptions import ChainDivergedError
 
@@ -109,7 +109,7 @@ def run_chains(tensors, nll, settings, n_chains, seed, *, progress, start=None):
     module = MLPStack(
         settings.layer_sizes, n_chains, make_generator(init_seed, device), device
     )
-    batches = ShuffledBatches(
+    batches = RandomBatches(
         tensors,
         settings.batch_size,
         n_chains,
@@ -121,7 +121,7 @@ def run_chains(tensors, nll, settings, n_chains, seed, *, progress, start=None):
         energy,
         settings,
         n_batches=len(batches),
-        total_weight=float(tensors[2].sum()),
+        weight=tensors[2],
         generator=make_generator(noise_seed, device),
         rng=np.random.default_rng(gibbs_seed),
         progress=progress,
@@ -168,15 +168,15 @@ class _Energy(torch.nn.Module):
         super().__init__()
         self.nll = nll
         self.n_rows = n_rows
-        self.epoch = 0.0  # of this epoch so far, per chain
+        self.batches = []  # of this epoch so far, per chain
 
     def forward(self, outputs, targets):
         y, weight = targets
         energy = (weight * self.nll(outputs, y)).sum(1)
-        scale = self.n_rows / weight.shape[1]
-        self.epoch = self.epoch + energy.detach()
+        energy = self.n_rows / weight.shape[1] * energy
+        self.batches.append(energy.detach())
         # Chains do not touch each other: the gradient of the sum is that of each.
-        return scale * energy.sum()
+        return energy.sum()
 
     def of_all_rows(self, module, tensors, block_size=1024):
         """Energy of the data per chain, exactly."""
@@ -215,7 +215,7 @@ class _Chains(Callback):
         settings,
         *,
         n_batches,
-        total_weight,
+        weight,
         generator,
         rng,
         progress,
@@ -244,7 +244,10 @@ class _Chains(Callback):
             with torch.no_grad():
                 module.weights.copy_(position)
         self._set_prior()
-        self.guard = EnergyGuard(n_chains, total_weight)
+        # Rows are seen once per epoch on average, so the variance of the estimate is
+        # that of the sum over rows, each having a variance of about one nat squared.
+        estimate = 0.0 if n_batches == 1 else float(weight.square().sum())
+        self.guard = EnergyGuard(n_chains, float(weight.sum()), estimate)
         self.checkpoints = deque(maxlen=10)
         self._checkpoint()
         self.vouched = self.state.position
@@ -264,14 +267,17 @@ class _Chains(Callback):
                 unit=self.module.unit,
                 step_size=settings.step_size,
                 friction=settings.friction,
-                n_batches=self.n_batches,
+                is_exact=self.n_batches == 1,
             )
             if self.iteration == settings.n_adaptation:
                 self.state = _sghmc.freeze(self.state)
         self.state = _sghmc.update(self.state, gradient, self.generator)
         if self._is_due(settings.momentum_interval):
             self.state = _sghmc.resample_velocity(self.state, self.generator)
-        if self._is_due(settings.prior_interval):
+        # Not before the weights have found their scale: the output layer starts small,
+        # and a precision drawn to fit that would hold it there.
+        is_settled = self.iteration > settings.n_adaptation
+        if is_settled and self._is_due(settings.prior_interval):
             self.precision = _sghmc.sample_precision(
                 self.state.position,
                 self.module.layer,
@@ -284,12 +290,12 @@ class _Chains(Callback):
         return self.state.position
 
     def on_epoch_begin(self, net, **kwargs):
-        self.energy.epoch = 0.0
+        self.energy.batches.clear()
         self.progress.begin_epoch()
 
     def on_epoch_end(self, net, **kwargs):
         epoch = len(self.energies) + 1
-        energy = to_numpy(self.energy.epoch)
+        energy = to_numpy(torch.stack(self.energy.batches).mean(0))
         self.energies.append(energy)
         self.temperatures.append(to_numpy(_sghmc.temperature(self.state)))
         is_lost = ~self.guard.accept(energy)
@@ -404,6 +410,9 @@ class EnergyGuard:
     total_weight : float
         Sum of the rows' weights.
 
+    estimate_variance : float, default=0.0
+        Variance of the energies themselves, if they come from random batches.
+
     width : float, default=10.0
         Standard deviations above the median where an excursion begins.
 
@@ -414,8 +423,17 @@ class EnergyGuard:
         Rejections in a row after which a chain counts as diverged.
     """
 
-    def __init__(self, n_chains, total_weight, width=10.0, window=20, max_failures=10):
-        self.limit = width * np.sqrt(max(total_weight, 2.0) / 2)
+    def __init__(
+        self,
+        n_chains,
+        total_weight,
+        estimate_variance=0.0,
+        *,
+        width=10.0,
+        window=20,
+        max_failures=10,
+    ):
+        self.limit = width * np.sqrt(max(total_weight, 2.0) / 2 + estimate_variance)
         self.max_failures = max_failures
         self.recent = deque(maxlen=window)
         self.n_rejected = np.zeros(n_chains, dtype=int)

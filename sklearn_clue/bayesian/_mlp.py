@@ -245,7 +245,8 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
         # A chain needs iterations, and the fewer rows the fewer of them an epoch has.
         # On small data more epochs cost little.
         if burn_in == "auto":
-            burn_in = max(20, math.ceil(300 / n_batches))
+            enough = min(math.ceil(480 / n_batches), 80)
+            burn_in = max(20, math.ceil(300 / n_batches), enough)
         if thinning == "auto":
             thinning = max(min(2 + 5600 // n_rows, 4), math.ceil(12 / n_batches))
             thinning = 20 if n_batches == 1 else thinning
@@ -348,7 +349,7 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
                 f"The estimator is usable, and warm_start=True{alone} goes on from "
                 "here.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=6,
             )
         shapes = list(
             zip(settings.layer_sizes[:-1], settings.layer_sizes[1:], strict=True)
@@ -407,7 +408,7 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
             energy=[e for result in results for e in result.energy.T],
         )
         for problem in self._problems(n_draws):
-            warnings.warn(problem, ConvergenceWarning, stacklevel=4)
+            warnings.warn(problem, ConvergenceWarning, stacklevel=6)
 
     def _problems(self, n_draws):
         """Say what is wrong with the chains, and what to change."""
@@ -514,9 +515,9 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
         Number of networks kept, over all chains.
 
     burn_in : int or "auto", default="auto"
-        Epochs that each chain runs before its first draw. `"auto"` means 20, or as many
-        as it takes for 300 iterations. An epoch is a pass over the training rows, as
-        in all of scikit-learn and skorch; an iteration is a batch.
+        Epochs that each chain runs before its first draw. `"auto"` means 20, and more
+        the fewer distinct rows there are, up to 300. An epoch is as many batches as it
+        takes to see every row once on average; an iteration is one batch.
 
     thinning : int or "auto", default="auto"
         Epochs from one draw of a chain to the next. `"auto"` means 2, and more
@@ -899,9 +900,9 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
         Number of networks kept, over all chains.
 
     burn_in : int or "auto", default="auto"
-        Epochs that each chain runs before its first draw. `"auto"` means 20, or as many
-        as it takes for 300 iterations. An epoch is a pass over the training rows, as
-        in all of scikit-learn and skorch; an iteration is a batch.
+        Epochs that each chain runs before its first draw. `"auto"` means 20, and more
+        the fewer distinct rows there are, up to 300. An epoch is as many batches as it
+        takes to see every row once on average; an iteration is one batch.
 
     thinning : int or "auto", default="auto"
         Epochs from one draw of a chain to the next. `"auto"` means 2, and more

@@ -8,8 +8,8 @@ minibatch gradient arrives here already multiplied by n_rows / batch_size.
 
 With the step size ε, the mean square V of each gradient coordinate gives the
 coordinate its own step h = ε² V^(-1/2): the inverse mass, in units of squared time.
-At rest, v has the variance h. One update is a kick, half a drift, a thermostat, and
-the other half of the drift:
+At rest, v has the variance h if gradients are exact. One update is a kick, half a
+drift, a thermostat, and the other half of the drift:
 
     v ← v - h g
     w ← w + v / 2
@@ -20,21 +20,23 @@ Differs from the paper: Springenberg's Eq. 10 steps v and then w by its new valu
 This order costs the same, and its positions have no error in the step size at all
 where U is quadratic, so larger steps stay right (Leimkuhler and Matthews 2013).
 
-The gradient noise heats. With its variance σ² per coordinate, v keeps the variance h
-if the thermostat puts in that much less:
+The gradient noise shakes, too. Let its variance be σ² per coordinate. A kick of one
+step carries the position by (1 + a) / (2 (1 - a)) times its size in the end, and the
+thermostat's noise by 1 / (1 - a). Both together must carry it as far as the thermostat
+alone would without gradient noise (Einstein's relation), so
 
-    s = h (1 - a²) - a² h² σ² κ(a)                                        (1)
+    s = h (1 - a²) - h² σ² ((1 + a) / 2)²                                      (1)
 
-Springenberg's Eq. 10 bounds σ² by V, so that h² σ² = ε⁴. With a = 1 - friction held
+Springenberg's Eq. 10 subtracts ε⁴ instead, bounding σ² by V. With a = 1 - friction held
 fixed, s reaches zero where ε² V^(1/2) > 2 friction: large gradients, that is many
-rows. It cannot go below, so the chain runs hot from there on. Here a coordinate that
-noisy gets more friction instead, as much as it takes for s ≥ 0:
+rows. It cannot go below, so the chain runs hot from there on. Here σ² is estimated on
+its own, from the differences of successive gradients, and a coordinate that noisy gets
+the friction that it takes for s ≥ 0:
 
-    a = (1 + h σ²)^(-1/2)
+    a = (1 - r) / (1 + r),  r = h σ² / 4
 
-and stays at temperature one, with σ² estimated on its own from the differences of
-successive gradients. κ is the share of the noise that is left when batches come
-without replacement, see `noise_left_by_shuffling`.
+with its step kept below 1 / σ². At rest its velocity then has a variance a little below
+h, see `rest_variance`.
 """
 
 from typing import NamedTuple
@@ -54,7 +56,8 @@ class State(NamedTuple):
     step: torch.Tensor  # h, the squared step per coordinate
     retention: torch.Tensor  # a, the share of the velocity that friction leaves
     noise_scale: torch.Tensor  # sqrt(s)
-    # Only while adapting: E[g²], E[(g - last g)²] / 2, and the last gradient.
+    # Only while adapting: E[g], E[g²], E[(g - last g)²] / 2, and the last gradient.
+    first_moment: torch.Tensor | None = None
     second_moment: torch.Tensor | None = None
     noise_variance: torch.Tensor | None = None
     last_gradient: torch.Tensor | None = None
@@ -75,10 +78,10 @@ def init(position):
         To be passed to `adapt` before the first `update`.
     """
     zeros = torch.zeros_like(position)
-    return State(position, zeros, zeros, zeros, zeros, zeros, zeros, zeros)
+    return State(position, *[zeros] * 8)
 
 
-def adapt(state, gradient, *, floor, unit, step_size, friction, n_batches, window=50):
+def adapt(state, gradient, *, floor, unit, step_size, friction, is_exact, window=50):
     """Learn mass and gradient noise from one more gradient, and set the kernel by it.
 
     Parameters
@@ -104,8 +107,9 @@ def adapt(state, gradient, *, floor, unit, step_size, friction, n_batches, windo
     friction : float
         Share of the velocity lost per update, unless the noise demands more.
 
-    n_batches : int
-        Batches in an epoch, which visits every row once.
+    is_exact : bool
+        Whether gradients are of all rows. If not, those of successive calls must be
+        of independent batches.
 
     window : int, default=50
         Iterations that the moving averages look back; fewer at the start, so that
@@ -118,20 +122,27 @@ def adapt(state, gradient, *, floor, unit, step_size, friction, n_batches, windo
     """
     n_adapted = state.n_adapted + 1
     rate = max(1 / n_adapted, 1 / window)
+    first_moment = torch.lerp(state.first_moment, gradient, rate)
     second_moment = torch.lerp(state.second_moment, gradient.square(), rate)
     noise_variance = state.noise_variance
     if n_adapted > 1:
         jump = (gradient - state.last_gradient).square_().mul_(0.5)
         rate = max(1 / (n_adapted - 1), 1 / window)
         noise_variance = torch.lerp(noise_variance, jump, rate)
+    # A full gradient has no noise: its differences are the chain's own moves.
+    noise = torch.zeros_like(noise_variance) if is_exact else noise_variance
     step = step_size**2 * torch.maximum(second_moment, floor).rsqrt()
-    noise = _noise_of_a_batch(noise_variance, n_batches)
-    step = _limit_stiffness(step, torch.maximum(second_moment - noise, floor), unit)
-    retention, noise_scale = _thermostat(step, noise, friction, n_batches)
+    # At rest the curvature is the variance of the full gradient. On the way there the
+    # gradient has a mean as well, which says nothing about curvature.
+    curvature = second_moment - first_moment.square() - noise
+    step = _limit_stiffness(step, torch.maximum(curvature, floor), unit)
+    step = torch.minimum(step, 1 / noise)
+    retention, noise_scale = _thermostat(step, noise, friction)
     return state._replace(
         step=step,
         retention=retention,
         noise_scale=noise_scale,
+        first_moment=first_moment,
         second_moment=second_moment,
         noise_variance=noise_variance,
         last_gradient=gradient.clone(),
@@ -141,7 +152,9 @@ def adapt(state, gradient, *, floor, unit, step_size, friction, n_batches, windo
 
 def freeze(state):
     """End the adaptation: from here on the kernel is fixed and the chain Markovian."""
-    return state._replace(second_moment=None, noise_variance=None, last_gradient=None)
+    return state._replace(
+        first_moment=None, second_moment=None, noise_variance=None, last_gradient=None
+    )
 
 
 def update(state, gradient, generator):
@@ -171,8 +184,16 @@ def update(state, gradient, generator):
 
 
 def resample_velocity(state, generator):
-    """Draw new velocities from their distribution at rest, Normal(0, h)."""
-    return state._replace(velocity=state.step.sqrt() * _noise(state, generator))
+    """Draw new velocities from their distribution at rest."""
+    velocity = rest_variance(state).sqrt_() * _noise(state, generator)
+    return state._replace(velocity=velocity)
+
+
+def rest_variance(state):
+    """Variance of velocities at rest: (s + a² h² σ²) / (1 - a²), with σ² by Eq. (1)."""
+    h, a, s = state.step, state.retention, state.noise_scale.square()
+    kicks = (h * (1 - a**2) - s).clamp_min_(0) * (2 / (1 + a)) ** 2
+    return (s + a**2 * kicks) / (1 - a**2)
 
 
 def restore(state, earlier, chains):
@@ -203,7 +224,7 @@ def restore(state, earlier, chains):
 
 def temperature(state):
     """Mean kinetic energy per coordinate over its value at rest; one if all is well."""
-    return (state.velocity.square() / state.step).mean(1)
+    return (state.velocity.square() / rest_variance(state)).mean(1)
 
 
 def sample_precision(position, layer, unit_precision, shape, rate, generator):
@@ -251,40 +272,6 @@ def sample_precision(position, layer, unit_precision, shape, rate, generator):
     return torch.as_tensor(draws, dtype=position.dtype, device=position.device)
 
 
-def noise_left_by_shuffling(retention, n_batches):
-    """Share of the gradient noise that still heats when batches are shuffled.
-
-    Batches drawn without replacement sum up to the whole data set, so their errors
-    sum up to zero over an epoch, and a velocity that remembers many steps feels
-    little of them. For errors ξ_j of variance σ² with that constraint and weights
-    c_j = a^(S - j), j = 1 ... S, the velocity collects
-
-        Var(Σ c_j ξ_j) = σ² S / (S - 1) · (Σ c_j² - (Σ c_j)² / S)
-
-    per epoch, against σ² Σ c_j² from independent ones. The function is the ratio.
-
-    Parameters
-    ----------
-    retention : Tensor
-        The share a of the velocity that a step keeps, in (0, 1).
-
-    n_batches : int
-        Batches per epoch, S.
-
-    Returns
-    -------
-    share : Tensor of the shape of `retention`
-        κ, between 0 (no noise, as for a single batch) and 1.
-    """
-    if n_batches == 1:
-        return torch.zeros_like(retention)
-    a, n = retention.double(), n_batches
-    squares = (1 - a ** (2 * n)) / (1 - a**2)
-    square_of_sum = ((1 - a**n) / (1 - a)) ** 2
-    share = n / (n - 1) * (1 - square_of_sum / (n * squares))
-    return share.clamp_(0, 1).to(retention.dtype)
-
-
 def _limit_stiffness(step, curvature, unit):
     """Shorten the steps into units that would turn by more than a radian per update.
 
@@ -300,24 +287,11 @@ def _limit_stiffness(step, curvature, unit):
     return step * (1 / turn).clamp_max_(1)[:, unit]
 
 
-def _noise_of_a_batch(noise_variance, n_batches):
-    """Correct the variance of successive differences for shuffling."""
-    if n_batches == 1:  # a full gradient: the differences are the chain's own moves
-        return torch.zeros_like(noise_variance)
-    # Batches of one epoch are a little more different than independent ones:
-    # E[(ξ_i - ξ_j)²] / 2 = σ² S / (S - 1), in S - 1 of S pairs.
-    return noise_variance * (n_batches / (n_batches + 1))
-
-
-def _thermostat(step, noise, friction, n_batches):
-    """Friction and noise that keep the velocities at temperature one, Eq. (1)."""
-    usual = torch.full_like(step, 1 - friction)
-    heat = step * noise
-    kappa = noise_left_by_shuffling(usual[:1, :1], n_batches)
-    is_noisy = usual**2 * (1 + heat * kappa) > 1
-    retention = torch.where(is_noisy, (1 + heat).rsqrt(), usual)
-    kappa = noise_left_by_shuffling(retention, n_batches)
-    variance = step * (1 - retention**2 * (1 + heat * kappa))
+def _thermostat(step, noise, friction):
+    """Friction and noise that keep positions at temperature one, Eq. (1)."""
+    r = step * noise / 4
+    retention = ((1 - r) / (1 + r)).clamp_max_(1 - friction)
+    variance = step * (1 - retention**2 - r * (1 + retention) ** 2)
     return retention, variance.clamp_min_(0).sqrt_()
 
 
