@@ -121,7 +121,7 @@ def run_chains(tensors, nll, settings, n_chains, seed, *, progress, start=None):
         energy,
         settings,
         n_batches=len(batches),
-        weight=tensors[2],
+        total_weight=float(tensors[2].sum()),
         generator=make_generator(noise_seed, device),
         rng=np.random.default_rng(gibbs_seed),
         progress=progress,
@@ -149,7 +149,7 @@ def run_chains(tensors, nll, settings, n_chains, seed, *, progress, start=None):
     with one_thread(), progress:
         # Not the energy of a batch: from an easy one, the first epoch would look like
         # an excursion, and so would every attempt to repeat it.
-        chains.guard.begin(to_numpy(energy.of_all_rows(module, tensors)))
+        chains.begin(energy.of_all_rows(module, tensors))
         try:
             net.fit(*tensors[:2])  # returns early on KeyboardInterrupt
         except _StopSampling:
@@ -179,15 +179,15 @@ class _Energy(torch.nn.Module):
         return energy.sum()
 
     def of_all_rows(self, module, tensors, block_size=1024):
-        """Energy of the data per chain, exactly."""
-        total = 0.0
+        """Energy of each row per chain."""
+        parts = []
         with torch.no_grad():
             for blocks in zip(*(t.split(block_size) for t in tensors), strict=True):
                 x, y, weight = (
                     block.expand(len(module.weights), *block.shape) for block in blocks
                 )
-                total = total + (weight * self.nll(module(x), y)).sum(1)
-        return total
+                parts.append(weight * self.nll(module(x), y))
+        return torch.cat(parts, 1)
 
 
 class _Sampler(torch.optim.Optimizer):
@@ -215,7 +215,7 @@ class _Chains(Callback):
         settings,
         *,
         n_batches,
-        weight,
+        total_weight,
         generator,
         rng,
         progress,
@@ -244,10 +244,7 @@ class _Chains(Callback):
             with torch.no_grad():
                 module.weights.copy_(position)
         self._set_prior()
-        # Rows are seen once per epoch on average, so the variance of the estimate is
-        # that of the sum over rows, each having a variance of about one nat squared.
-        estimate = 0.0 if n_batches == 1 else float(weight.square().sum())
-        self.guard = EnergyGuard(n_chains, float(weight.sum()), estimate)
+        self.guard = EnergyGuard(n_chains, total_weight)
         self.checkpoints = deque(maxlen=10)
         self._checkpoint()
         self.vouched = self.state.position
@@ -289,16 +286,27 @@ class _Chains(Callback):
             self._set_prior()
         return self.state.position
 
+    def begin(self, row_energies):
+        """Take the energies of all rows at the first weights as the reference."""
+        # An epoch sees each row once on average, so that is the variance of its sum.
+        n_rows = row_energies.shape[1]
+        variance = n_rows * row_energies.var(1, correction=0)
+        if self.n_batches == 1:
+            variance = torch.zeros_like(variance)
+        self.guard.begin(to_numpy(row_energies.sum(1)), to_numpy(variance))
+
     def on_epoch_begin(self, net, **kwargs):
         self.energy.batches.clear()
         self.progress.begin_epoch()
 
     def on_epoch_end(self, net, **kwargs):
         epoch = len(self.energies) + 1
-        energy = to_numpy(torch.stack(self.energy.batches).mean(0))
+        batches = torch.stack(self.energy.batches)
+        energy = to_numpy(batches.mean(0))
+        variance = to_numpy(batches.var(0, correction=0) / max(self.n_batches - 1, 1))
         self.energies.append(energy)
         self.temperatures.append(to_numpy(_sghmc.temperature(self.state)))
-        is_lost = ~self.guard.accept(energy)
+        is_lost = ~self.guard.accept(energy, variance)
         # A step shows in the energy of the next batch only: an epoch that was accepted
         # vouches for the position it began at, not for the one it ended at.
         accepted = torch.as_tensor(~is_lost, device=self.settings.device)[:, None]
@@ -400,7 +408,8 @@ class EnergyGuard:
     a χ² of d degrees of freedom, so its standard deviation is at most sqrt(n / 2)
     nats. Rejecting moves to energies ten times that above the recent median is a
     Metropolis step for the posterior restricted to all lower energies, and the part
-    cut off has a probability of about exp(-50).
+    cut off has a probability of about exp(-50). Energies of an epoch are estimates
+    from random batches; the variance of those of late widens the limit.
 
     Parameters
     ----------
@@ -409,9 +418,6 @@ class EnergyGuard:
 
     total_weight : float
         Sum of the rows' weights.
-
-    estimate_variance : float, default=0.0
-        Variance of the energies themselves, if they come from random batches.
 
     width : float, default=10.0
         Standard deviations above the median where an excursion begins.
@@ -423,36 +429,38 @@ class EnergyGuard:
         Rejections in a row after which a chain counts as diverged.
     """
 
-    def __init__(
-        self,
-        n_chains,
-        total_weight,
-        estimate_variance=0.0,
-        *,
-        width=10.0,
-        window=20,
-        max_failures=10,
-    ):
-        self.limit = width * np.sqrt(max(total_weight, 2.0) / 2 + estimate_variance)
+    def __init__(self, n_chains, total_weight, width=10.0, window=20, max_failures=10):
+        self.variance = max(total_weight, 2.0) / 2
+        self.width = width
         self.max_failures = max_failures
         self.recent = deque(maxlen=window)
         self.n_rejected = np.zeros(n_chains, dtype=int)
         self.n_failures = np.zeros(n_chains, dtype=int)
 
-    def begin(self, energy):
+    def begin(self, energy, variance=0.0):
         """Take the energy of the first weights as the first reference."""
-        self.recent.append(energy)
+        self.recent.append((energy, np.broadcast_to(variance, energy.shape)))
 
     def reference(self):
         """Median of the recent energies, per chain."""
-        return np.median(np.stack(self.recent), axis=0)
+        return np.median([energy for energy, _ in self.recent], axis=0)
 
-    def accept(self, energy):
-        """Say for each chain whether its energy is an ordinary one, and remember it."""
+    def limit(self):
+        """How far above the reference an excursion begins, per chain."""
+        variance = np.median([variance for _, variance in self.recent], axis=0)
+        return self.width * np.sqrt(self.variance + variance)
+
+    def accept(self, energy, variance=0.0):
+        """Say for each chain whether its energy is an ordinary one, and remember it.
+
+        The variance is that of the energy as an estimate.
+        """
         reference = self.reference()
         # Not finite is never ordinary, not even after an infinite reference.
-        is_ordinary = np.isfinite(energy) & (energy <= reference + self.limit)
+        is_ordinary = np.isfinite(energy) & (energy <= reference + self.limit())
         self.n_rejected += ~is_ordinary
         self.n_failures = np.where(is_ordinary, 0, self.n_failures + 1)
-        self.recent.append(np.where(is_ordinary, energy, reference))
+        kept = np.where(is_ordinary, energy, reference)
+        _, usual = self.recent[-1]
+        self.recent.append((kept, np.where(is_ordinary, variance, usual)))
         return is_ordinary

@@ -78,7 +78,15 @@ def _run(X, y, weight=None, *, n_chains=2, seed=0, start=None, nll=_nll, **chang
 # 4000 draws with an effective size of a thousand or more: the Monte Carlo error is
 # 0.03 standard deviations in a mean, 3 % in a standard deviation and 0.03 in a
 # correlation. The bounds leave the rest to errors of the sampler.
-LONG = {"n_adaptation": 600, "burn_in": 200, "n_draws": 200, "thinning": 3}
+# Gradient noise is known weight by weight only. Its share in what shakes the chain
+# falls with the square of the step, and at the default one correlations are right.
+LONG = {
+    "n_adaptation": 600,
+    "burn_in": 300,
+    "n_draws": 200,
+    "thinning": 6,
+    "step_size": 0.01,
+}
 
 
 def _assert_posterior(result, mean, covariance):
@@ -97,7 +105,7 @@ def _assert_posterior(result, mean, covariance):
 def test_linear_network_has_its_known_posterior(seed):
     X, y = _linear_problem(seed=seed)
     weight = np.ones(len(X))
-    result = _run(X, y, n_chains=20, seed=seed, **LONG)
+    result = _run(X, y, n_chains=60, seed=seed, **LONG)
     _assert_posterior(result, *_exact_posterior(X, y, weight))
 
 
@@ -109,7 +117,7 @@ def test_weights_scale_the_likelihood_of_their_rows():
     exact = _exact_posterior(X, y, weight)
     ignored, _ = _exact_posterior(X, y, np.ones(len(X)))
     assert np.abs(exact[0] - ignored).max() > 3 * np.sqrt(np.diag(exact[1])).max()
-    _assert_posterior(_run(X, y, weight, n_chains=20, **LONG), *exact)
+    _assert_posterior(_run(X, y, weight, n_chains=60, **LONG), *exact)
 
 
 def test_weight_two_is_the_row_twice_in_distribution():
@@ -118,8 +126,8 @@ def test_weight_two_is_the_row_twice_in_distribution():
     weight = np.where(np.arange(300) < 100, 2.0, 1.0)
     exact = _exact_posterior(X, y, weight)
     for chains in (
-        _run(X, y, weight, n_chains=20, **LONG),
-        _run(*twice, n_chains=20, **LONG),
+        _run(X, y, weight, n_chains=60, **LONG),
+        _run(*twice, n_chains=60, **LONG),
     ):
         _assert_posterior(chains, *exact)
 
@@ -172,8 +180,14 @@ def test_energy_is_that_of_the_data():
     result = _run(X, y, weight, batch_size=30, step_size=1e-9, n_chains=2)
     for chain in range(2):
         outputs = X @ result.draws[chain, -1, :3] + result.draws[chain, -1, 3]
-        energy = (weight * 0.5 * ((y - outputs) / NOISE) ** 2).sum()
-        assert_allclose(result.energy[:, chain], energy, rtol=1e-4)
+        energy = weight * 0.5 * ((y - outputs) / NOISE) ** 2
+        # Estimated on random batches that see each row once on average.
+        error = np.sqrt(len(X) * energy.var() / len(result.energy))
+        assert abs(result.energy[:, chain].mean() - energy.sum()) < 4 * error
+    whole = _run(X, y, weight, batch_size=100, step_size=1e-9, n_chains=1)
+    outputs = X @ whole.draws[0, -1, :3] + whole.draws[0, -1, 3]
+    energy = (weight * 0.5 * ((y - outputs) / NOISE) ** 2).sum()
+    assert_allclose(whole.energy, energy, rtol=1e-4)
 
 
 def test_chains_differ_and_seeds_fix_them():
@@ -239,23 +253,35 @@ def test_guard_looks_back_over_a_window_only():
 
 
 def test_guard_limit_grows_with_the_root_of_the_rows():
-    limits = [EnergyGuard(1, total_weight=n).limit for n in (200, 800, 0)]
-    assert_allclose(limits, [100, 200, 10])
+    limits = []
+    for total_weight, variance in ((200, 0), (800, 0), (0, 0), (200, 300)):
+        guard = EnergyGuard(1, total_weight)
+        guard.begin(np.zeros(1), variance)
+        limits.append(guard.limit()[0])
+    assert_allclose(limits, [100, 200, 10, 200])
+
+
+def test_guard_does_not_take_the_word_of_an_excursion():
+    guard = EnergyGuard(1, total_weight=200)
+    guard.begin(np.zeros(1))
+    for _ in range(5):  # enormous energies with an enormous variance
+        assert not guard.accept(np.array([1e6]), np.array([1e12])).any()
 
 
 def test_guard_starts_from_the_energy_of_all_rows(monkeypatch):
     # One batch is no reference: an easy one would make the first epoch an excursion.
     begun, begin = [], EnergyGuard.begin
 
-    def recording(guard, energy):
+    def recording(guard, energy, variance):
         begun.append(energy)
-        begin(guard, energy)
+        begin(guard, energy, variance)
 
     monkeypatch.setattr(EnergyGuard, "begin", recording)
     X, y = _linear_problem(2000)
     weight = np.linspace(0.5, 2, 2000)
     result = _run(X, y, weight, batch_size=64, step_size=1e-9, n_adaptation=1)
-    assert_allclose(begun, result.energy[:1], rtol=1e-5)
+    # 2000 rows in 32 batches: the estimate of the first epoch is within some per cent.
+    assert_allclose(begun, result.energy[:1], rtol=0.1)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -264,21 +290,6 @@ def test_a_slow_start_is_no_excursion(seed):
     X, y = _linear_problem()
     result = _run(X, y, n_chains=20, seed=seed, step_size=0.005)
     assert result.n_rejected.sum() == 0
-
-
-@pytest.mark.parametrize("batch_size", [30, 100])
-def test_absurd_step_says_what_to_lower(batch_size):
-    X, y = _linear_problem(300)
-    with pytest.raises(ChainDivergedError) as error:
-        _run(X, y, step_size=50.0, burn_in=60, batch_size=batch_size)
-    message = str(error.value)
-    for part in (
-        "diverged at epoch",
-        "10 attempts",
-        "Lower step_size (now 50.0)",
-        "raise burn_in (now 60 epochs)",
-    ):
-        assert part in message
 
 
 def test_infinite_data_energy_is_an_error_too():
