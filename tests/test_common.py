@@ -10,6 +10,7 @@ from sklearn_clue import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     TabularEncoder,
+    VAEEncoder,
 )
 
 # One entry per estimator and way of working that the checks should see, with settings
@@ -19,6 +20,7 @@ INSTANCES = [
     BayesianMLPClassifier(**TINY),
     BayesianMLPRegressor(**TINY),
     TabularEncoder(),
+    VAEEncoder(2, (10,), max_iter=5),
 ]
 
 # Class -> {check: cause and cure}. Meant to stay empty.
