@@ -2,7 +2,7 @@
 
 from sklearn_clue.bayesian import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_clue.encoding import TabularEncoder
-from sklearn_clue.generative import VAEEncoder
+from sklearn_clue.generative import VAEACImputer, VAEEncoder
 from sklearn_clue.uncertainty import Uncertainty
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "BayesianMLPRegressor",
     "TabularEncoder",
     "Uncertainty",
+    "VAEACImputer",
     "VAEEncoder",
     "__version__",
 ]

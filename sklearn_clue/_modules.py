@@ -144,6 +144,10 @@ class ResidualMLP(nn.Module):
         )
         self.output = nn.Linear(sizes[-1], n_out)
 
+    def set_bias(self, bias):
+        """Set what is added to the outputs, of shape (n_out,)."""
+        self.output.bias.copy_(bias)
+
     def forward(self, x):
         """Map x of shape (n_rows, n_in) to outputs of shape (n_rows, n_out)."""
         for layer, hidden in enumerate(self.hidden):
@@ -263,17 +267,24 @@ class ConvDecoder(nn.Module):
             missing = (2 * height - size[0], 2 * width - size[1])
             layers += [
                 *(_Bottleneck(n_channels) for _ in range(BLOCKS_PER_STAGE)),
-                nn.ConvTranspose2d(n_channels, n_out, 4, stride=2, padding=1),
+                nn.ConvTranspose2d(
+                    n_channels, n_out, 4, stride=2, padding=1, bias=False
+                ),
                 _Crop(*missing) if any(missing) else nn.Identity(),
             ]
             if len(layers) // (BLOCKS_PER_STAGE + 2) < len(stages) - 1:
                 layers[-1] = nn.Sequential(layers[-1], nn.BatchNorm2d(n_out), nn.ReLU())
         self.layers = nn.Sequential(*layers)
+        self.bias = nn.Parameter(torch.zeros(math.prod(image_shape)))
+
+    def set_bias(self, bias):
+        """Set what is added to the outputs, of shape (n_pixels,)."""
+        self.bias.copy_(bias)
 
     def forward(self, z):
         """Map inputs of shape (n_rows, n_in) to pixels of (n_rows, n_pixels)."""
         h = torch.relu(self.first(z)).unflatten(1, self.first_shape)
-        return self.layers(h).flatten(1)
+        return self.layers(h).flatten(1) + self.bias
 
 
 class _Crop(nn.Module):
@@ -380,6 +391,22 @@ class MixedLikelihood(nn.Module):
                 term = target * output.log_softmax(-1)
             terms.append(term)
         return torch.cat(terms, -1)
+
+    def outputs_for(self, mean):
+        """Outputs that stand for given means of the encoded columns.
+
+        A decoder that starts from those of the data need not learn them, and holds
+        categories that never occur for improbable from the start.
+        """
+        pieces = []
+        for kind, start, stop in self.groups:
+            piece = mean[start:stop]
+            if kind == "bernoulli":
+                piece = piece.clamp(0.01, 0.99).logit()
+            elif kind == "categorical":
+                piece = piece.clamp_min(1e-4).log()
+            pieces.append(piece)
+        return torch.cat(pieces)
 
     def mean(self, outputs):
         """Expected x: numbers, and probabilities of pixels and categories."""

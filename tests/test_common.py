@@ -10,6 +10,7 @@ from sklearn_clue import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     TabularEncoder,
+    VAEACImputer,
     VAEEncoder,
 )
 
@@ -20,6 +21,8 @@ INSTANCES = [
     BayesianMLPClassifier(**TINY),
     BayesianMLPRegressor(**TINY),
     TabularEncoder(),
+    VAEACImputer(2, (10,), max_iter=5, n_draws=10),
+    VAEACImputer(2, (10,), max_iter=5, n_draws=10, add_indicator=True),
     VAEEncoder(2, (10,), max_iter=5),
 ]
 

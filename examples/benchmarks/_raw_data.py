@@ -1,8 +1,8 @@
 """The paper's datasets and splits, read from the raw files in $SKLEARN_CLUE_DATA.
 
 Every function returns `X_train, y_train, X_test, y_test` as DataFrames and Series with
-the dtypes that the package goes by: numbers are floats or integers, categories are
-pandas categoricals.
+the dtypes that the package goes by: numbers are floats, or integers where the file has
+them, and categories are pandas categoricals.
 """
 
 import gzip
@@ -48,7 +48,7 @@ def lsat():
         table = pd.read_csv(_path(f"law_school_cf_{part}.csv"))
         X = pd.DataFrame(
             {
-                "LSAT": table["LSAT"].astype(float),
+                "LSAT": table["LSAT"].astype(int),
                 "UGPA": table["UGPA"],
                 "race": pd.Categorical(
                     np.array(races)[table[races].to_numpy().argmax(axis=1)],
@@ -88,8 +88,8 @@ def compas(is_recid=True):
     served = pd.to_datetime(table["c_jail_out"]) - pd.to_datetime(table["c_jail_in"])
     categories = ["age_cat", "race", "sex", "c_charge_degree"]
     X = table[categories + ["is_recid"] * is_recid].astype("category")
-    X["priors_count"] = table["priors_count"].astype(float)
-    X["time_served"] = served.dt.days.clip(lower=0).astype(float)
+    X["priors_count"] = table["priors_count"]
+    X["time_served"] = served.dt.days.clip(lower=0).astype(int)
     train, test = train_test_split(
         np.arange(len(X)), test_size=0.1, random_state=42, shuffle=True
     )
@@ -100,7 +100,7 @@ def credit():
     """Credit card clients: 20 numbers and 3 categories. 27000 and 3000 rows."""
     table = pd.read_csv(_path("default_of_credit_card_clients.csv.gz"), header=1)
     y = table.pop("default payment next month")
-    X = table.drop(columns="ID").astype(float)
+    X = table.drop(columns="ID")
     for name, n_levels in (("SEX", 2), ("EDUCATION", 4), ("MARRIAGE", 3)):
         codes = table[name] - table[name].min()
         X[name] = codes.clip(upper=n_levels - 1).astype("category")

@@ -2,5 +2,12 @@
 
 from sklearn_clue.generative._base import ConditionalModel, DensityModel, LatentModel
 from sklearn_clue.generative._vae import VAEEncoder
+from sklearn_clue.generative._vaeac import VAEACImputer
 
-__all__ = ["ConditionalModel", "DensityModel", "LatentModel", "VAEEncoder"]
+__all__ = [
+    "ConditionalModel",
+    "DensityModel",
+    "LatentModel",
+    "VAEACImputer",
+    "VAEEncoder",
+]

@@ -40,6 +40,7 @@ from sklearn_clue._validation import (
     HasMethods,
     Interval,
     StrOptions,
+    _safe_indexing,
     is_pandas_df,
     is_polars_df,
     validate_data,
@@ -55,6 +56,14 @@ ACTIVE_VARIANCE = 0.01
 # learning rate is divided by this, and so often, before training stops.
 DECAY = 4.0
 N_DECAYS = 2
+
+# Batches to wait at least for the validation bound to rise.
+MIN_PATIENCE = 100
+
+# Batches over which the KL divergence gains its full weight. With it from the start,
+# latents are punished before the decoder has learned to use them, and images of
+# digits stay at their mean for longer.
+KL_WARM_UP = 300
 
 # softplus of this is one: a network that answers zero means a standard normal.
 UNIT_SOFTPLUS = math.log(math.e - 1)
@@ -361,12 +370,17 @@ class _Monitor(Callback):
         self.history = []
         self.best, self.best_epoch, self.best_weights = -math.inf, 0, None
         self.reference, self.n_waiting = -math.inf, 0
-        self.n_decays = 0
+        self.n_decays = self.n_batches = 0
         self.is_converged = self.is_stopped = False
 
     def on_epoch_begin(self, net, **kwargs):
         self.bound.reset()
         self.progress.begin_epoch()
+
+    def on_batch_begin(self, net, batch, training, **kwargs):
+        self.n_batches += training
+        weight = self.n_batches / KL_WARM_UP
+        self.module.kl_weight = min(weight, 1.0) if training else 1.0
 
     def on_epoch_end(self, net, **kwargs):
         bound = self.bound
@@ -390,7 +404,7 @@ class _Monitor(Callback):
                 }
         if latest > self.reference + self.settings.tol:
             self.reference, self.n_waiting = latest, 0
-        else:
+        elif self.n_batches > KL_WARM_UP:  # else the bound may fall for a while
             self.n_waiting += 1
         if self.has_validation and self.n_waiting >= self.settings.n_iter_no_change:
             self._lower_learning_rate(net.optimizer_)
@@ -489,9 +503,7 @@ def importance_log_prob(
     # Points that fill the cube evenly, shifted at random for each row (Cranley and
     # Patterson, 1976): every point is uniform on its own, and together they vary
     # less than independent ones, so fewer are needed.
-    points = torch.quasirandom.SobolEngine(n_noise, scramble=True, seed=0).draw(
-        n_importance, dtype=torch.float64
-    )
+    points = even_points(n_importance, n_noise)
     shift = row_uniforms(x, n_noise).unsqueeze(1)
     total = None
     for part in points.to(x.device).split(max(budget // (bytes_per_draw * len(x)), 1)):
@@ -500,6 +512,19 @@ def importance_log_prob(
         part = weights.double().logsumexp(1)
         total = part if total is None else torch.logaddexp(total, part)
     return total - math.log(n_importance)
+
+
+def even_points(n_points, n_dimensions):
+    """Scrambled Sobol points, which fill the unit cube evenly; always the same."""
+    engine = torch.quasirandom.SobolEngine(n_dimensions, scramble=True, seed=0)
+    return engine.draw(n_points, dtype=torch.float64)
+
+
+def even_noise(n_points, n_dimensions):
+    """Standard normal draws that are more even than independent ones."""
+    return torch.special.ndtri(
+        even_points(n_points, n_dimensions).clamp(1e-12, 1 - 1e-12)
+    )
 
 
 def standard_noise(shape, generator, device):
@@ -654,6 +679,10 @@ class BaseGenerative(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         module = build(config, seed=seeds[0]).to(device)
         tensors = {name: as_tensor(array, device) for name, array in inputs.items()}
         weight = as_tensor(weight / weight.mean(), device)
+        seen = weight[:, None] * tensors.get("present", torch.ones_like(tensors["x"]))
+        mean = (seen * tensors["x"]).sum(0) / seen.sum(0).clamp_min(1e-12)
+        with torch.no_grad():
+            module.decoder.set_bias(module.likelihood.outputs_for(mean))
 
         n_rows = len(weight)
         n_valid = round(self.validation_fraction * n_rows)
@@ -687,7 +716,10 @@ class BaseGenerative(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         settings = TrainingSettings(
             learning_rate=self.learning_rate,
             max_iter=self._resolve_max_iter(len(batches)),
-            n_iter_no_change=self.n_iter_no_change,
+            # Few rows make epochs of few batches, in which nothing can happen yet.
+            n_iter_no_change=max(
+                self.n_iter_no_change, math.ceil(MIN_PATIENCE / len(batches))
+            ),
             tol=self.tol,
             device=device,
             all_threads=all_threads,
@@ -725,40 +757,56 @@ class BaseGenerative(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     # Use --------------------------------------------------------------------------
 
     def _by_rows(self, function, *arrays, n_copies=1):
-        """Apply a function of the module and of tensors to rows, block by block.
-
-        Parameters
-        ----------
-        function : callable
-            `function(module, *tensors)` gives a tensor with the rows on its first
-            axis.
-
-        *arrays : ndarrays
-            Rows, in encoded space or wherever the function starts.
-
-        n_copies : int, default=1
-            How often the function repeats each row, for the memory of a block.
-
-        Returns
-        -------
-        values : ndarray
-            The values of all blocks, in the precision that they were computed with.
-        """
-        dtype = self._inference_dtype()
-        module = copy.deepcopy(self.module_).to(self.device, dtype)
-        n_bytes = n_copies * module.bytes_per_row()
-        blocks = []
-        with torch.inference_mode():
-            for rows in row_blocks(len(arrays[0]), n_bytes):
-                tensors = [
-                    as_tensor(array[rows], self.device, dtype) for array in arrays
-                ]
-                outputs = function(module, *(pad_rows(tensor) for tensor in tensors))
-                blocks.append(to_numpy(outputs[: len(tensors[0])]))
-        return np.concatenate(blocks)
+        """Apply a function of the module and of tensors to rows; see `by_rows`."""
+        return by_rows(
+            self.module_,
+            function,
+            *arrays,
+            n_copies=n_copies,
+            device=self.device,
+            dtype=self._inference_dtype(),
+        )
 
     def _inference_dtype(self):
         return PRECISE_DTYPE
+
+
+def by_rows(module, function, *arrays, n_copies, device, dtype):
+    """Apply a function of a module and of tensors to rows, block by block.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Is copied to the device and dtype.
+
+    function : callable
+        `function(module, *tensors)` gives a tensor with the rows on its first axis.
+
+    *arrays : ndarrays
+        Rows, in encoded space or wherever the function starts.
+
+    n_copies : int
+        How often the function repeats each row, for the memory of a block.
+
+    device : torch device
+        Where to compute.
+
+    dtype : torch dtype
+        How to compute.
+
+    Returns
+    -------
+    values : ndarray
+        The values of all blocks, in the precision that they were computed with.
+    """
+    module = copy.deepcopy(module).to(device, dtype)
+    blocks = []
+    with torch.inference_mode():
+        for rows in row_blocks(len(arrays[0]), n_copies * module.bytes_per_row()):
+            tensors = [as_tensor(array[rows], device, dtype) for array in arrays]
+            outputs = function(module, *(pad_rows(tensor) for tensor in tensors))
+            blocks.append(to_numpy(outputs[: len(tensors[0])]))
+    return np.concatenate(blocks)
 
 
 def build(config, seed):
@@ -792,6 +840,24 @@ def auto_latent_dim(n_features):
     square root follows them.
     """
     return max(round(1.7 * math.sqrt(n_features)), 2)
+
+
+def drop_weightless_rows(estimator, X, weight):
+    """Leave out rows of weight zero, and check that some are left to learn from."""
+    if not weight.all():
+        present = np.flatnonzero(weight)
+        if len(present) == 0:
+            raise ValueError(
+                "All sample weights are zero, so no row is left to learn from. Give at "
+                "least some rows a positive weight."
+            )
+        X, weight = _safe_indexing(X, present), weight[present]
+    if len(weight) < 2:
+        raise ValueError(
+            f"{type(estimator).__name__} learns how rows differ and needs at least 2, "
+            "got n_samples=1 (with a positive weight). Pass more rows."
+        )
+    return X, weight
 
 
 def merge_repeated_rows(x, weight):

@@ -24,7 +24,6 @@ from sklearn_clue._validation import (
     StrOptions,
     _check_sample_weight,
     _fit_context,
-    _safe_indexing,
     check_is_fitted,
     is_pandas_df,
     validate_data,
@@ -36,6 +35,7 @@ from sklearn_clue.generative._base import (
     as_normal,
     auto_latent_dim,
     check_widths,
+    drop_weightless_rows,
     importance_log_prob,
     kl_to_standard,
     merge_repeated_rows,
@@ -84,6 +84,8 @@ class VAE(torch.nn.Module):
             self.decoder = ConvDecoder(latent_dim, config.image_shape)
         self.likelihood = MixedLikelihood(config.groups, config.noise_variance)
 
+    kl_weight = 1.0  # lower in the first batches of training only
+
     @property
     def latent_dim(self):
         return self.config.latent_dim
@@ -92,7 +94,8 @@ class VAE(torch.nn.Module):
         """Lower bound on the log-density of each row (the ELBO), in nats."""
         mean, std = self.posterior(x)
         outputs = self.decoder(mean + std * noise)
-        return self.likelihood.log_prob(outputs, x).sum(-1) - kl_to_standard(mean, std)
+        likelihood = self.likelihood.log_prob(outputs, x).sum(-1)
+        return likelihood - self.kl_weight * kl_to_standard(mean, std)
 
     def posterior(self, x):
         """Mean and standard deviation of q(z | x)."""
@@ -196,7 +199,8 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
 
     n_iter_no_change : int, default=10
         Epochs without a rise by `tol` after which training goes back to its best
-        weights with a quarter of the learning rate; the third time it stops.
+        weights with a quarter of the learning rate; the third time it stops. It waits
+        for 100 batches at least.
 
     tol : float, default=1e-3
         Smallest rise of the validation bound that counts, in nats per row.
@@ -352,19 +356,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
         widths = check_widths(self.hidden_layer_sizes)
         X = self._check_rows(X, reset=True)
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        if not weight.all():
-            present = np.flatnonzero(weight)
-            if len(present) == 0:
-                raise ValueError(
-                    "All sample weights are zero, so no row is left to learn from. "
-                    "Give at least some rows a positive weight."
-                )
-            X, weight = _safe_indexing(X, present), weight[present]
-        if len(weight) < 2:
-            raise ValueError(
-                f"{type(self).__name__} learns how rows differ and needs at least 2, "
-                "got n_samples=1 (with a positive weight). Pass more rows."
-            )
+        X, weight = drop_weightless_rows(self, X, weight)
         if self.image_shape is None:
             self._fit_encoder(X, weight)
             x = self._encode(X)

@@ -231,7 +231,7 @@ def test_grid_search_by_held_out_likelihood(toy):
     search = GridSearchCV(
         VAEEncoder(
             hidden_layer_sizes=(), noise_variance="learned", learning_rate=2e-2
-        ).set_params(random_state=0, max_iter=60),
+        ).set_params(random_state=0, max_iter=40),
         {"latent_dim": [1, 2]},
         cv=2,
         n_jobs=2,
@@ -267,7 +267,7 @@ def test_same_seed_same_model_and_global_state_untouched(frame):
 def test_best_epoch_is_kept(toy):
     X = toy[0][:300]
     vae = VAEEncoder(
-        2, (30,), learning_rate=0.05, n_iter_no_change=3, random_state=0
+        2, (30,), learning_rate=0.05, n_iter_no_change=3, batch_size=8, random_state=0
     ).fit(X)
     bounds = [epoch["valid_bound"] for epoch in vae.history_]
     assert len(bounds) == vae.n_iter_ < 500  # it stopped
@@ -344,7 +344,12 @@ def digits():
 @pytest.fixture(scope="module")
 def digits_vae(digits):
     return VAEEncoder(
-        6, image_shape=(8, 8), batch_size=32, max_iter=12, random_state=0
+        6,
+        image_shape=(8, 8),
+        learning_rate=3e-3,
+        batch_size=32,
+        max_iter=10,
+        random_state=0,
     ).fit(digits)
 
 
