@@ -302,6 +302,11 @@ class _Crop(nn.Module):
 VARIANCE_FLOOR = 1e-4
 
 
+# An adaptive optimiser moves every parameter by about its learning rate. The logarithm
+# of a variance has further to go than weights have.
+VARIANCE_PACE = 10.0
+
+
 class FeatureGroup(NamedTuple):
     """Neighbouring positions of encoded space with one kind of distribution."""
 
@@ -357,17 +362,16 @@ class MixedLikelihood(nn.Module):
         self.groups = tuple(groups)
         n_encoded = self.groups[-1].stop
         is_learned = noise_variance == "learned"
-        log_variance = torch.full(
-            (n_encoded,), 0.0 if is_learned else math.log(noise_variance)
-        )
+        first = 0.0 if is_learned else math.log(noise_variance) / VARIANCE_PACE
+        raw = torch.full((n_encoded,), first)
         if is_learned:
-            self.log_variance = nn.Parameter(log_variance)
+            self.raw_variance = nn.Parameter(raw)
         else:
-            self.register_buffer("log_variance", log_variance)
+            self.register_buffer("raw_variance", raw)
 
     def variance(self):
         """Variance of the Gaussian at each position."""
-        return self.log_variance.exp().clamp_min(VARIANCE_FLOOR)
+        return (VARIANCE_PACE * self.raw_variance).exp().clamp_min(VARIANCE_FLOOR)
 
     def log_prob(self, outputs, x):
         """Log-density of x, as one term per position.

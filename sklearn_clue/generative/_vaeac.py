@@ -37,6 +37,12 @@ from sklearn_clue.generative._base import (
     standard_noise,
 )
 
+# Share of the rows that are hidden as a whole in training.
+HIDDEN_SHARE = 0.2
+
+# Share of the rows that are shown with additional gaps in training.
+GAP_SHARE = 0.1
+
 
 @dataclass(frozen=True)
 class VAEACConfig:
@@ -709,10 +715,17 @@ class VAEACImputer(BaseGenerative):
             present = inputs["present"]
             size = {"generator": generator, "device": present.device}
             # A rate per row, uniform, makes all numbers of hidden features equally
-            # frequent: from the whole row to none.
-            rate = torch.rand(len(present), 1, **size)
+            # frequent. A share of rows is hidden as a whole, for densities and samples
+            # start from nothing.
+            rate = torch.rand(len(present), 1, **size) / (1 - HIDDEN_SHARE)
             hidden = torch.rand(len(present), n_features, **size) < rate
+            # Some rows also lose features for good, so that the recognition network
+            # knows gaps even if the training rows have none.
+            rate = 1 - torch.rand(len(present), 1, **size) / GAP_SHARE
+            lost = torch.rand(len(present), n_features, **size) < rate
+            present = present * ~lost[:, feature]
             return {
+                "present": present,
                 "observed": present * ~hidden[:, feature],
                 "noise": torch.randn(len(present), latent_dim, **size),
             }

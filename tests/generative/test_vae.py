@@ -96,10 +96,9 @@ def test_log_density_of_the_fitted_linear_model(toy, linear_vae):
         linear_vae.encoder_.transform(X)
     )
     exact -= sum(np.log(column.scale) for column in linear_vae.schema_)
-    few, many = (linear_vae.score_samples(X, n_importance=n) for n in (1, 2000))
-    assert few.mean() < many.mean()
-    np.testing.assert_allclose(many, exact, atol=0.25)
-    assert abs(many.mean() - exact.mean()) < 0.01
+    estimate = linear_vae.score_samples(X, n_importance=2000)
+    np.testing.assert_allclose(estimate, exact, atol=0.25)
+    assert abs(estimate.mean() - exact.mean()) < 0.01
 
 
 def test_log_density_rises_with_importance_draws(toy):
