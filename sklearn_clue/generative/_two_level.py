@@ -111,7 +111,7 @@ class TwoLevelVAEAC(BaseEstimator):
     Parameters
     ----------
     outer : VAEACImputer or None, default=None
-        The model of rows. None means one with the paper's three hidden layers of 350.
+        The model of rows. None means the default one.
 
     inner : VAEEncoder or None, default=None
         The model of latents. None means one with two hidden layers of 150 and as many
@@ -184,11 +184,7 @@ class TwoLevelVAEAC(BaseEstimator):
             The fitted model.
         """
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=3)
-        self.outer_ = (
-            VAEACImputer(hidden_layer_sizes=(350, 350, 350))
-            if self.outer is None
-            else clone(self.outer)
-        )
+        self.outer_ = VAEACImputer() if self.outer is None else clone(self.outer)
         if self.outer_.random_state is None:
             self.outer_.set_params(random_state=int(seeds[0]))
         self.outer_.fit(X, sample_weight=sample_weight)

@@ -82,6 +82,7 @@ class VAE(torch.nn.Module):
         else:
             self.recognition = ConvEncoder(config.image_shape, 2 * latent_dim)
             self.decoder = ConvDecoder(latent_dim, config.image_shape)
+            self.to(memory_format=torch.channels_last)
         self.likelihood = MixedLikelihood(config.groups, config.noise_variance)
 
     kl_weight = 1.0  # lower in the first batches of training only
