@@ -2,6 +2,7 @@
 
 from sklearn_clue.bayesian import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_clue.encoding import TabularEncoder
+from sklearn_clue.generative import VAEACImputer, VAEEncoder
 from sklearn_clue.uncertainty import Uncertainty
 
 __all__ = [
@@ -9,6 +10,8 @@ __all__ = [
     "BayesianMLPRegressor",
     "TabularEncoder",
     "Uncertainty",
+    "VAEACImputer",
+    "VAEEncoder",
     "__version__",
 ]
 

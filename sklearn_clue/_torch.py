@@ -12,18 +12,23 @@ import torch
 # or the Monte Carlo error of a posterior leave room for.
 DTYPE = torch.float32
 
+# Where an answer must not depend on the rows it is asked together with, and more than
+# matrix products are at work: elementwise kernels round rows at the end of a vector
+# otherwise, and here that shows in the sixteenth digit instead of the seventh.
+PRECISE_DTYPE = torch.float64
+
 # Matrix products compute rows in tiles, and rows of an incomplete tile take another
 # code path with other rounding. Whole tiles only, and the answer for a row does not
 # depend on which rows it is asked together with, down to the last bit.
 ROWS_PER_TILE = 16
 
 
-def as_tensor(array, device="cpu"):
+def as_tensor(array, device="cpu", dtype=DTYPE):
     """Turn an array into a tensor of the package's dtype on a device."""
     array = np.asarray(array)
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()  # torch has no read-only tensors and no negative strides
-    return torch.as_tensor(array, dtype=DTYPE, device=device)
+    return torch.as_tensor(array, dtype=dtype, device=device)
 
 
 def to_numpy(tensor):
@@ -63,6 +68,45 @@ def row_blocks(n_rows, bytes_per_row, budget=2**25):
 def pad_rows(x):
     """Append rows of zeros until the last tile is complete."""
     return torch.nn.functional.pad(x, (0, 0, 0, -len(x) % ROWS_PER_TILE))
+
+
+def row_uniforms(x, n_numbers):
+    """Give every row random numbers of its own, fixed by what the row holds.
+
+    Monte Carlo estimates made with them are independent between rows, and yet the
+    same whenever a row is asked again, in whatever company.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n_rows, n_columns)
+        The rows.
+
+    n_numbers : int
+        Numbers per row.
+
+    Returns
+    -------
+    numbers : Tensor of shape (n_rows, n_numbers)
+        Uniform in [0, 1), in float64.
+    """
+    # Adding zero turns a negative zero into the positive one, which equals it.
+    bits = (to_numpy(x).astype(np.float32) + np.float32(0)).view(np.uint32)
+    state = np.zeros(len(bits), dtype=np.uint64)
+    for column in bits.T:
+        state = _mix(state ^ column)
+    # The generator SplitMix64 (Steele et al., 2014), started at the hash of the row.
+    steps = np.arange(1, n_numbers + 1, dtype=np.uint64) * _GOLDEN
+    numbers = (_mix(state[:, None] + steps) >> np.uint64(11)) * 2.0**-53
+    return torch.as_tensor(numbers, device=x.device)
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mix(state):
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (state ^ (state >> np.uint64(31))) + _GOLDEN
 
 
 class RandomBatches:

@@ -10,6 +10,8 @@ from sklearn_clue import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     TabularEncoder,
+    VAEACImputer,
+    VAEEncoder,
 )
 
 # One entry per estimator and way of working that the checks should see, with settings
@@ -19,6 +21,9 @@ INSTANCES = [
     BayesianMLPClassifier(**TINY),
     BayesianMLPRegressor(**TINY),
     TabularEncoder(),
+    VAEACImputer(2, (10,), max_iter=5, n_draws=10),
+    VAEACImputer(2, (10,), max_iter=5, n_draws=10, add_indicator=True),
+    VAEEncoder(2, (10,), max_iter=5),
 ]
 
 # Class -> {check: cause and cure}. Meant to stay empty.

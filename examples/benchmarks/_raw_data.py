@@ -4,6 +4,7 @@ Reads the folder that the environment variable SKLEARN_CLUE_DATA names. Each fun
 returns X_train, y_train, X_test, y_test with X as a raw DataFrame.
 """
 
+import gzip
 import os
 from pathlib import Path
 
@@ -72,6 +73,23 @@ def credit():
         codes = (table[column] - table[column].min()).clip(upper=n_levels - 1)
         table[column] = codes.astype("category")
     return _first_of_ten_folds(table, y)
+
+
+def mnist(part="train"):
+    """MNIST: rows of 784 grey values from 0 to 255, and the digits.
+
+    Parameters
+    ----------
+    part : {"train", "test"}, default="train"
+        60000 or 10000 rows.
+    """
+    stem = {"train": "train", "test": "t10k"}[part]
+    images = gzip.open(folder() / f"{stem}-images-idx3-ubyte.gz").read()
+    labels = gzip.open(folder() / f"{stem}-labels-idx1-ubyte.gz").read()
+    return (
+        np.frombuffer(images, np.uint8, offset=16).reshape(-1, 784),
+        np.frombuffer(labels, np.uint8, offset=8),
+    )
 
 
 def _first_of_ten_folds(X, y):

@@ -1,0 +1,15 @@
+"""Generative models: what rows look like, and how probable they are."""
+
+from sklearn_clue.generative._base import ConditionalModel, DensityModel, LatentModel
+from sklearn_clue.generative._two_level import TwoLevelVAEAC
+from sklearn_clue.generative._vae import VAEEncoder
+from sklearn_clue.generative._vaeac import VAEACImputer
+
+__all__ = [
+    "ConditionalModel",
+    "DensityModel",
+    "LatentModel",
+    "TwoLevelVAEAC",
+    "VAEACImputer",
+    "VAEEncoder",
+]

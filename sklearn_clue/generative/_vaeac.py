@@ -1,0 +1,753 @@
+"""Variational auto-encoder with arbitrary conditioning, as an imputer."""
+
+from dataclasses import dataclass
+from numbers import Integral
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import check_array, check_random_state
+from torch.distributions import Normal
+
+from sklearn_clue._modules import MixedLikelihood, ResidualMLP, feature_groups
+from sklearn_clue._torch import make_generator
+from sklearn_clue._validation import (
+    _check_feature_names_in,
+    _check_sample_weight,
+    _fit_context,
+    check_is_fitted,
+    is_pandas_df,
+    is_polars_df,
+    with_callbacks,
+)
+from sklearn_clue.encoding import TabularEncoder
+from sklearn_clue.generative._base import (
+    BaseGenerative,
+    as_normal,
+    auto_latent_dim,
+    check_widths,
+    drop_weightless_rows,
+    even_noise,
+    importance_log_prob,
+    kl_normal,
+    merge_repeated_rows,
+    normal_log_prob,
+    standard_noise,
+)
+
+# Share of the rows that are hidden as a whole in training.
+HIDDEN_SHARE = 0.2
+
+# Share of the rows that are shown with additional gaps in training.
+GAP_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class VAEACConfig:
+    """All that it takes to build a `VAEAC`."""
+
+    groups: tuple
+    latent_dim: int
+    widths: tuple
+    noise_variance: float | str
+
+    @property
+    def n_encoded(self):
+        return self.groups[-1].stop
+
+    def build(self):
+        return VAEAC(self)
+
+
+class VAEAC(torch.nn.Module):
+    """Latent Gaussian model of some columns given any others (Ivanov et al., 2019).
+
+    A prior network sees the observed values and which they are, a recognition network
+    sees everything, and one decoder gives the rest of the row from the latents and
+    what is observed. With nothing observed it is a VAE, hence a LatentModel and
+    DensityModel; with something, a ConditionalModel.
+
+    Masks have one entry per encoded position, 1.0 or 0.0.
+
+    Parameters
+    ----------
+    config : VAEACConfig
+        Shapes and distributions.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        n_encoded, latent_dim = config.n_encoded, config.latent_dim
+        widths = config.widths
+        self.prior_network = ResidualMLP((2 * n_encoded, *widths, 2 * latent_dim))
+        self.recognition = ResidualMLP((3 * n_encoded, *widths, 2 * latent_dim))
+        self.decoder = ResidualMLP(
+            (latent_dim + 2 * n_encoded, *widths[::-1], n_encoded)
+        )
+        self.likelihood = MixedLikelihood(config.groups, config.noise_variance)
+        # Two networks with random outputs disagree wildly about the latents. With
+        # zeros both say a standard normal, and the KL divergence starts at zero.
+        for network in (self.prior_network, self.recognition):
+            torch.nn.init.zeros_(network.output.weight)
+            torch.nn.init.zeros_(network.output.bias)
+
+    @property
+    def latent_dim(self):
+        return self.config.latent_dim
+
+    def forward(self, x, present, observed, noise):
+        """Lower bound on log p(what is present but not observed | observed), in nats.
+
+        What `x` holds where it is not present has no influence.
+        """
+        mean, std = self.posterior(x, present, observed)
+        prior_mean, prior_std = self.prior(x, observed)
+        outputs = self.outputs(mean + std * noise, x, observed)
+        hidden = present - observed
+        likelihood = (hidden * self.likelihood.log_prob(outputs, x)).sum(-1)
+        return likelihood - kl_normal(mean, std, prior_mean, prior_std)
+
+    def prior(self, x, observed):
+        """Mean and standard deviation of p(z | observed)."""
+        return as_normal(self.prior_network(torch.cat([observed * x, observed], -1)))
+
+    def posterior(self, x, present, observed):
+        """Mean and standard deviation of q(z | everything present, observed)."""
+        inputs = torch.cat([present * x, present, observed], -1)
+        return as_normal(self.recognition(inputs))
+
+    def outputs(self, z, x, observed):
+        """Outputs of the decoder for latents and what is observed."""
+        return self.decoder(torch.cat([z, observed * x, observed], -1))
+
+    def encode(self, x):
+        one = torch.ones_like(x)
+        return Normal(*self.posterior(x, one, 0 * one), validate_args=False)
+
+    def decode(self, z):
+        nothing = z.new_zeros(len(z), self.config.n_encoded)
+        return self.likelihood.mean(self.outputs(z, nothing, nothing))
+
+    def impute(self, x, observed, n_draws=20):
+        mean, std = (part.unsqueeze(1) for part in self.prior(x, observed))
+        z = mean + std * even_noise(n_draws, self.latent_dim).to(x)
+        x_draws, observed_draws = (
+            part.unsqueeze(1).expand(-1, n_draws, -1).flatten(0, 1)
+            for part in (x, observed)
+        )
+        outputs = self.outputs(z.flatten(0, 1), x_draws, observed_draws)
+        expected = self.likelihood.mean(outputs).unflatten(0, (len(x), n_draws)).mean(1)
+        return observed * x + (1 - observed) * expected
+
+    def complete(self, x, observed, generator):
+        """Draw what is not observed."""
+        mean, std = self.prior(x, observed)
+        z = mean + std * standard_noise(mean.shape, generator, x.device)
+        drawn = self.likelihood.sample(self.outputs(z, x, observed), generator)
+        return observed * x + (1 - observed) * drawn
+
+    def sample(self, n, generator):
+        device = next(self.parameters()).device
+        nothing = torch.zeros(n, self.config.n_encoded, device=device)
+        return self.complete(nothing, nothing, generator)
+
+    def log_prob(self, x, n_importance=100, present=None):
+        """Importance-weighted log-density of what is present in each row, in nats."""
+        present = torch.ones_like(x) if present is None else present
+        nothing = torch.zeros_like(x)
+        mean, std = (part.unsqueeze(1) for part in self.posterior(x, present, nothing))
+        prior = [part.unsqueeze(1) for part in self.prior(x, nothing)]
+
+        def log_weight(noise):
+            z = mean + std * noise
+            flat = z.flatten(0, 1)
+            blank = flat.new_zeros(len(flat), x.shape[1])
+            outputs = self.outputs(flat, blank, blank).unflatten(0, z.shape[:2])
+            terms = self.likelihood.log_prob(outputs, x.unsqueeze(1))
+            likelihood = (present.unsqueeze(1) * terms).sum(-1)
+            return (
+                likelihood + normal_log_prob(z, *prior) - normal_log_prob(z, mean, std)
+            )
+
+        return importance_log_prob(
+            log_weight,
+            torch.cat([present * x, present], -1),
+            self.latent_dim,
+            n_importance,
+            self.bytes_per_row(),
+        )
+
+    def bytes_per_row(self):
+        """Memory that the activations of one row take, roughly."""
+        return 24 * max(3 * self.config.n_encoded, *self.config.widths, 1)
+
+
+class VAEACImputer(BaseGenerative):
+    """Fill in missing values by a deep generative model of all columns.
+
+    A variational auto-encoder with arbitrary conditioning: it learns the distribution
+    of every set of columns given every other, from rows that may themselves be
+    incomplete. :meth:`transform` fills a gap by its expected value or its most likely
+    category, :meth:`sample` draws plausible completions.
+
+    Raw DataFrames are welcome: numbers are standardised and categories encoded
+    inside. Missing is what pandas calls so: NaN, None, NaT or `pandas.NA`.
+
+    Parameters
+    ----------
+    latent_dim : int or "auto", default="auto"
+        Number of latents. `"auto"` means 1.7 times the square root of the number of
+        columns, at least 2.
+
+    hidden_layer_sizes : array-like of int, or int, default=(200, 200)
+        Widths of the hidden layers of each of the three networks. An empty sequence
+        gives a linear model.
+
+    encoder : TabularEncoder, "passthrough" or None, default=None
+        How rows become numbers. None means :class:`~sklearn_clue.TabularEncoder`,
+        `"passthrough"` that X is numeric and scaled already. A fitted encoder is kept
+        as it is if wrapped in :class:`~sklearn.frozen.FrozenEstimator`.
+
+    noise_variance : float or "learned", default="learned"
+        Variance of the numbers given latents and observed values, in units of the
+        standardised columns. `"learned"` finds one per column.
+
+    n_draws : int, default=50
+        Latents over which :meth:`transform` averages.
+
+    add_indicator : bool, default=False
+        Whether :meth:`transform` appends a column for each feature that had missing
+        values in `fit`, telling where they are.
+
+    learning_rate : float, default=1e-3
+        First step size of the RAdam optimiser. Early stopping lowers it.
+
+    batch_size : int, default=128
+        Most rows in a batch.
+
+    max_iter : int, default=500
+        Most epochs, passes over the training rows.
+
+    early_stopping : bool, default=True
+        Whether to set rows aside, to stop when the bound on their log-likelihood no
+        longer rises, and to keep the weights of the best epoch. If false, all epochs
+        are run on all rows.
+
+    validation_fraction : float, default=0.1
+        Share of the distinct rows that is set aside.
+
+    n_iter_no_change : int, default=10
+        Epochs without a rise by `tol` after which training goes back to its best
+        weights with a quarter of the learning rate; the third time it stops. It waits
+        for 100 batches at least.
+
+    tol : float, default=1e-3
+        Smallest rise of the validation bound that counts, in nats per row.
+
+    random_state : int, RandomState instance or None, default=None
+        Fixes first weights, split, order of batches, masks and noise.
+
+    device : str or torch.device, default="cpu"
+        Where to compute.
+
+    verbose : int, default=0
+        0 is silent, 1 draws a progress bar, 2 prints a line per epoch.
+
+    Attributes
+    ----------
+    module_ : torch.nn.Module
+        The trained networks, on tensors in encoded space: `impute`, `complete`,
+        `encode`, `decode`, `log_prob` and `sample`.
+
+    encoder_ : transformer or None
+        The fitted encoder. None for `"passthrough"`.
+
+    schema_ : FeatureSchema
+        What the encoded columns are.
+
+    latent_dim_ : int
+        Number of latents.
+
+    indicator_features_ : ndarray of int
+        Positions of the features that had missing values in `fit`.
+
+    history_ : list of dict
+        Training and validation bound of each epoch, in nats per row of encoded space:
+        of the cells that were hidden, given the others.
+
+    n_iter_ : int
+        Epochs run.
+
+    best_iter_ : int
+        Epoch whose weights were kept.
+
+    n_features_in_ : int
+        Number of features seen during `fit`.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during `fit`, if all of them are strings.
+
+    See Also
+    --------
+    VAEEncoder : Learns latents of complete rows.
+    sklearn.impute.IterativeImputer : Regresses each column on the others, linearly
+        by default; faster, and hard to beat where columns are linear in each other.
+    sklearn.impute.KNNImputer : Averages similar rows.
+
+    Notes
+    -----
+    Filled values are right on average and thus vary less than real ones. Use
+    :meth:`sample` where the spread matters.
+
+    Values are taken to be missing for reasons that the observed ones explain. If being
+    missing itself says something about the value, no imputer can know.
+
+    References
+    ----------
+    Ivanov, Figurnov, Vetrov, "Variational Autoencoder with Arbitrary Conditioning",
+    ICLR 2019.
+
+    Antorán, Bhatt, Adel, Weller, Hernández-Lobato, "Getting a CLUE: A Method for
+    Explaining Uncertainty Estimates", ICLR 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sklearn_clue import VAEACImputer
+    >>> rng = np.random.default_rng(0)
+    >>> hot = rng.random(300) < 0.5
+    >>> X = pd.DataFrame({"degrees": np.where(hot, 30.0, 5.0) + rng.normal(0, 3, 300)})
+    >>> X["season"] = np.where(hot, "summer", "winter")
+    >>> imputer = VAEACImputer(2, (20,), learning_rate=1e-2, random_state=0).fit(X)
+    >>> gaps = pd.DataFrame({"degrees": [28.0, np.nan], "season": [None, "winter"]})
+    >>> imputer.transform(gaps).round()
+       degrees  season
+    0     28.0  summer
+    1      5.0  winter
+    """
+
+    _parameter_constraints: dict = {
+        **BaseGenerative._parameter_constraints,
+        "n_draws": BaseGenerative._parameter_constraints["batch_size"],
+        "max_iter": BaseGenerative._parameter_constraints["batch_size"],
+        "add_indicator": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        latent_dim="auto",
+        hidden_layer_sizes=(200, 200),
+        *,
+        encoder=None,
+        noise_variance="learned",
+        n_draws=50,
+        add_indicator=False,
+        learning_rate=1e-3,
+        batch_size=128,
+        max_iter=500,
+        early_stopping=True,
+        validation_fraction=0.1,
+        n_iter_no_change=10,
+        tol=1e-3,
+        random_state=None,
+        device="cpu",
+        verbose=0,
+    ):
+        self.latent_dim = latent_dim
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.encoder = encoder
+        self.noise_variance = noise_variance
+        self.n_draws = n_draws
+        self.add_indicator = add_indicator
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, sample_weight=None):
+        """Train the networks on the rows of X.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Training rows, complete or not.
+
+        y : None
+            Ignored.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows: a weight of 2 equals the row twice.
+
+        Returns
+        -------
+        self : object
+            The fitted imputer.
+        """
+        widths = check_widths(self.hidden_layer_sizes)
+        X = self._check_rows(X, reset=True)
+        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        X, weight = drop_weightless_rows(self, X, weight)
+        self._fit_encoder(X, weight)
+        x, present = self._encode_present(X)
+        self.schema_ = self._learn_schema(x.shape[1])
+        self.indicator_features_ = np.flatnonzero(
+            ~present[:, [column.span[0] for column in self.schema_]].all(axis=0)
+        )
+        self.latent_dim_ = (
+            auto_latent_dim(self.n_features_in_)
+            if self.latent_dim == "auto"
+            else int(self.latent_dim)
+        )
+        config = VAEACConfig(
+            groups=feature_groups(self.schema_),
+            latent_dim=self.latent_dim_,
+            widths=widths,
+            noise_variance=self.noise_variance,
+        )
+        rows, weight = merge_repeated_rows(np.hstack([x, present]), weight)
+        x, present = np.split(rows, 2, axis=1)
+        self._train(config, {"x": x, "present": present}, weight, self._draw_masks())
+        return self
+
+    def transform(self, X):
+        """Fill in what is missing.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to complete.
+
+        Returns
+        -------
+        X_filled : {ndarray, DataFrame} of shape (n_samples, n_features_out)
+            The same table with nothing missing: expected values of numbers, and the
+            most likely categories. Observed cells are untouched.
+        """
+        X, x, present = self._read(X)
+        filled = X
+        if not present.all():
+            x = self._by_rows(
+                lambda module, x, present: module.impute(x, present, self.n_draws),
+                x,
+                present,
+                n_copies=self.n_draws,
+            )
+            filled = self._fill(X, x, present)
+        elif isinstance(X, np.ndarray):
+            filled = X.copy()
+        if not self.add_indicator:
+            return filled
+        return self._append_indicators(filled, present)
+
+    def sample(self, X, n_samples=1, random_state=None):
+        """Draw completions of rows.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_rows, n_features)
+            Rows to complete.
+
+        n_samples : int, default=1
+            Number of completions.
+
+        random_state : int, RandomState instance or None, default=None
+            Fixes the draws.
+
+        Returns
+        -------
+        completions : list of {ndarray, DataFrame} of shape (n_rows, n_features)
+            `n_samples` tables like X, with nothing missing. Columns that are missing
+            together are drawn together.
+        """
+        if not isinstance(n_samples, Integral) or n_samples < 1:
+            raise ValueError(
+                f"n_samples must be a positive whole number, got {n_samples!r}."
+            )
+        X, x, present = self._read(X)
+        generator = make_generator(
+            check_random_state(random_state).randint(2**31 - 1), self.device
+        )
+        completions = []
+        for _ in range(n_samples):
+            drawn = self._by_rows(
+                lambda module, x, present: module.complete(x, present, generator),
+                x,
+                present,
+            )
+            completions.append(self._fill(X, drawn, present))
+        return completions
+
+    def category_proba(self, X, feature):
+        """Predict the probabilities of a category from the other columns.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows, complete or not. Their values of the feature are not looked at.
+
+        feature : str or int
+            Name of the feature, or its position.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_categories)
+            In the order of `schema_.column(feature).categories`.
+        """
+        X, x, present = self._read(X)
+        names = self.schema_.names
+        if isinstance(feature, Integral) and feature not in names:
+            column = self.schema_.columns[feature]
+        else:
+            column = self.schema_.column(feature)
+        if column.kind != "category":
+            raise ValueError(
+                f"Column {column.name!r} is a number. Only categories have "
+                "probabilities; draw numbers with sample."
+            )
+        present = present.copy()
+        present[:, column.block] = 0
+        proba = self._by_rows(
+            lambda module, x, present: module.impute(x, present, self.n_draws),
+            x,
+            present,
+            n_copies=self.n_draws,
+        )
+        return proba[:, column.block]
+
+    def score_samples(self, X, n_importance=100):
+        """Estimate the log-density of what is observed in each row.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to judge, complete or not. Missing cells are integrated out.
+
+        n_importance : int, default=100
+            Latents drawn per row. On average the estimate is too low, and the less so
+            the more draws.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            In nats: log-probability of categories, log-density of numbers in the
+            user's units. The draws are the same in every call.
+        """
+        if not isinstance(n_importance, Integral) or n_importance < 1:
+            raise ValueError(
+                f"n_importance must be a positive whole number, got {n_importance!r}."
+            )
+        X, x, present = self._read(X)
+        log_density = self._by_rows(
+            lambda module, x, present: module.log_prob(x, n_importance, present),
+            x,
+            present,
+            n_copies=min(n_importance, 100),
+        )
+        return log_density - self._log_scale(present)
+
+    def score(self, X, y=None):
+        """Estimate the mean log-density of rows.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to judge, complete or not.
+
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        log_density : float
+            Mean of :meth:`score_samples`, in nats per row.
+        """
+        return float(self.score_samples(X).mean())
+
+    def get_feature_names_out(self, input_features=None):
+        """Get the names of the columns that `transform` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the features; only needed to check them against those seen in
+            `fit`, or to name the columns of a bare array.
+
+        Returns
+        -------
+        feature_names_out : ndarray of str
+            The names of the features, then `missingindicator_<name>` for each
+            indicator.
+        """
+        check_is_fitted(self, "module_")
+        names = _check_feature_names_in(self, input_features)
+        if not self.add_indicator:
+            return names
+        indicators = [
+            f"missingindicator_{name}" for name in names[self.indicator_features_]
+        ]
+        return np.concatenate([names, np.asarray(indicators, dtype=object)])
+
+    # Data -------------------------------------------------------------------------
+
+    def _fit_encoder(self, X, weight):
+        if isinstance(self.encoder, str):  # "passthrough"
+            self.encoder_ = None
+            return
+        encoder = TabularEncoder() if self.encoder is None else self.encoder
+        if isinstance(encoder, FrozenEstimator) and isinstance(
+            encoder.estimator, TabularEncoder
+        ):
+            self.encoder_ = encoder.estimator
+            check_is_fitted(self.encoder_, "schema_")
+            return
+        if not isinstance(encoder, TabularEncoder):
+            raise ValueError(
+                "encoder must leave missing values where they are, which only "
+                f"TabularEncoder does, got {encoder!r}. Use it, alone or in a "
+                "FrozenEstimator, or 'passthrough'."
+            )
+        self.encoder_ = clone(encoder)._fit(X, weight, allow_missing=True)
+
+    def _encode_present(self, X):
+        """Encode rows: values with zeros where they are missing, and where not."""
+        if self.encoder_ is not None:
+            encoded = self.encoder_._encode(X, allow_missing=True)
+        else:
+            encoded = check_array(
+                X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X"
+            )
+        present = ~np.isnan(encoded)
+        x = np.where(present, encoded, 0).astype(np.float32)
+        return x, present.astype(np.float32)
+
+    def _read(self, X):
+        """Check rows to use; return them as they are, encoded, and what is present."""
+        check_is_fitted(self, "module_")
+        X = self._check_rows(X, reset=False)
+        return X, *self._encode_present(X)
+
+    def _fill(self, X, x, present):
+        """Put decoded values into the gaps of X, and leave the rest alone."""
+        decoded = x if self.encoder_ is None else self.encoder_.inverse_transform(x)
+        missing = present[:, [column.span[0] for column in self.schema_]] == 0
+        columns = _columns(decoded)
+        if is_pandas_df(X):
+            filled = {}
+            for position, values in enumerate(columns):
+                array = X.iloc[:, position].array.copy()
+                gaps = missing[:, position]
+                if gaps.any():
+                    array[gaps] = values[gaps]
+                filled[position] = pd.Series(array, index=X.index)
+            frame = pd.DataFrame(filled, index=X.index)
+            frame.columns = X.columns
+            return frame
+        if is_polars_df(X):
+            series = []
+            for position, values in enumerate(columns):
+                cells = X.to_series(position).to_list()
+                for row in np.flatnonzero(missing[:, position]):
+                    cells[row] = values[row]
+                old = X.to_series(position)
+                series.append(type(old)(old.name, cells, dtype=old.dtype))
+            return type(X)(series)
+        filled = X.copy()
+        for position, values in enumerate(columns):
+            gaps = missing[:, position]
+            if gaps.any():
+                filled[gaps, position] = values[gaps]
+        return filled
+
+    def _log_scale(self, present):
+        """Log of the volume of a unit cube of what is present, in the user's units."""
+        log_scale = np.log([column.scale for column in self.schema_.numbers])
+        return present[:, self.schema_.numeric_index] @ log_scale.astype(np.float64)
+
+    def _append_indicators(self, filled, present):
+        firsts = np.array([column.span[0] for column in self.schema_])
+        missing = present[:, firsts[self.indicator_features_]] == 0
+        if isinstance(filled, np.ndarray):
+            return np.hstack([filled, missing.astype(filled.dtype)])
+        names = [
+            f"missingindicator_{self.schema_.names[position]}"
+            for position in self.indicator_features_
+        ]
+        columns = {name: missing[:, position] for position, name in enumerate(names)}
+        if is_pandas_df(filled):
+            return pd.concat(
+                [filled, pd.DataFrame(columns, index=filled.index)], axis=1
+            )
+        return filled.hstack(type(filled)(columns))
+
+    # Networks ---------------------------------------------------------------------
+
+    def _draw_masks(self):
+        """Make the random inputs of training: what is observed, and noise."""
+        n_features, latent_dim = len(self.schema_), self.latent_dim_
+        # One mask entry per feature: a category is hidden as a whole.
+        feature = torch.as_tensor(
+            np.repeat(
+                np.arange(n_features),
+                [column.span[1] - column.span[0] for column in self.schema_],
+            ),
+            device=self.device,
+        )
+
+        def draw(inputs, generator):
+            present = inputs["present"]
+            size = {"generator": generator, "device": present.device}
+            # A rate per row, uniform, makes all numbers of hidden features equally
+            # frequent. A share of rows is hidden as a whole, for densities and samples
+            # start from nothing.
+            rate = torch.rand(len(present), 1, **size) / (1 - HIDDEN_SHARE)
+            hidden = torch.rand(len(present), n_features, **size) < rate
+            # Some rows also lose features for good, so that the recognition network
+            # knows gaps even if the training rows have none.
+            rate = 1 - torch.rand(len(present), 1, **size) / GAP_SHARE
+            lost = torch.rand(len(present), n_features, **size) < rate
+            present = present * ~lost[:, feature]
+            return {
+                "present": present,
+                "observed": present * ~hidden[:, feature],
+                "noise": torch.randn(len(present), latent_dim, **size),
+            }
+
+        return draw
+
+    def _resolve_max_iter(self, n_batches):
+        return self.max_iter
+
+
+def _columns(table):
+    """Columns of any table as arrays whose entries other containers accept."""
+    if is_pandas_df(table):
+        series = [table.iloc[:, position] for position in range(table.shape[1])]
+        return [
+            column.to_numpy(
+                dtype=column.dtype if isinstance(column.dtype, np.dtype) else object
+            )
+            for column in series
+        ]
+    if is_polars_df(table):
+        return [
+            np.array(column.to_list(), dtype=object) for column in table.iter_columns()
+        ]
+    return list(table.T)

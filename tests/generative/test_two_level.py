@@ -1,0 +1,112 @@
+"""TwoLevelVAEAC: samples, and a density with a known answer."""
+
+import time
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import cross_val_predict
+
+from sklearn_clue import VAEACImputer, VAEEncoder
+from sklearn_clue.generative import ConditionalModel, DensityModel, TwoLevelVAEAC
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The validation bound was still rising:sklearn.exceptions.ConvergenceWarning"
+)
+
+
+def _clusters(n, seed):
+    """Three clusters on a line, whose latents leave gaps in any prior."""
+    rng = np.random.default_rng(seed)
+    which = rng.integers(3, size=n)
+    return pd.DataFrame(
+        {
+            "x": np.array([-4.0, 0.0, 4.0])[which] + rng.normal(0, 0.3, n),
+            "label": np.array(["a", "b", "c"])[which],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def clusters():
+    return _clusters(1500, 0)
+
+
+@pytest.fixture(scope="module")
+def model(clusters):
+    return TwoLevelVAEAC(
+        VAEACImputer(2, (40, 40), learning_rate=5e-3, max_iter=100),
+        VAEEncoder(
+            2, (40, 40), noise_variance="learned", learning_rate=5e-3, max_iter=40
+        ),
+        random_state=0,
+    ).fit(clusters)
+
+
+def _auc(real, drawn):
+    X = pd.concat([real, drawn]).astype({"label": "category"})
+    y = np.repeat([0, 1], [len(real), len(drawn)])
+    judge = HistGradientBoostingClassifier(max_iter=30, random_state=0)
+    proba = cross_val_predict(judge, X, y, cv=3, method="predict_proba")
+    return roc_auc_score(y, proba[:, 1])
+
+
+def test_samples_are_rows_and_close_to_the_data(model, clusters):
+    drawn = model.sample(1500, random_state=0)
+    pd.testing.assert_series_equal(drawn.dtypes, clusters.dtypes)
+    pd.testing.assert_frame_equal(drawn, model.sample(1500, random_state=0))
+    auc = _auc(clusters, drawn)
+    assert auc < 0.75
+    assert auc < _auc(clusters, model.sample_prior(1500, random_state=0)) + 0.02
+
+
+def test_density_has_a_known_answer(model):
+    X = _clusters(300, 1)
+    centers = X["label"].map({"a": -4.0, "b": 0.0, "c": 4.0})
+    exact = (norm(centers, 0.3).logpdf(X["x"]) + np.log(1 / 3)).mean()
+    few, many = (model.score_samples(X, n).mean() for n in (1, 1000))
+    assert few < many < exact + 0.05
+    assert many > exact - 0.5
+
+
+def test_density_adds_up_to_one(model):
+    grid = np.linspace(-8, 8, 400)
+    X = pd.concat([pd.DataFrame({"x": grid, "label": label}) for label in "abc"])
+    X = X.reset_index(drop=True)
+    density = np.exp(model.score_samples(X, n_importance=500))
+    assert density.sum() * (grid[1] - grid[0]) == pytest.approx(1, abs=0.1)
+
+
+def test_gaps_are_integrated_out(model):
+    X = pd.DataFrame({"x": [np.nan] * 3, "label": list("abc")})
+    np.testing.assert_allclose(np.exp(model.score_samples(X)), [1 / 3] * 3, atol=0.1)
+
+
+def test_many_importance_draws_take_bounded_time_and_memory(model, clusters):
+    start = time.perf_counter()
+    assert np.isfinite(model.score_samples(clusters[:200], n_importance=2000)).all()
+    assert time.perf_counter() - start < 60  # two seconds on an idle core
+
+
+def test_protocols(model):
+    assert isinstance(model.module(), DensityModel)
+    assert isinstance(model.module(), ConditionalModel)
+
+
+def test_joblib(model, clusters, tmp_path):
+    joblib.dump(model, tmp_path / "model.joblib")
+    loaded = joblib.load(tmp_path / "model.joblib")
+    np.testing.assert_array_equal(
+        loaded.score_samples(clusters[:9], 10), model.score_samples(clusters[:9], 10)
+    )
+
+
+def test_counts_are_checked(model, clusters):
+    with pytest.raises(ValueError, match="n_importance must be a positive"):
+        model.score_samples(clusters, 0)
+    with pytest.raises(ValueError, match="n_samples must be a positive"):
+        model.sample(0)

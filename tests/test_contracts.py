@@ -1,0 +1,179 @@
+"""What the parts of the package promise each other, for every implementation."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch.distributions import Normal
+
+from sklearn_clue import VAEACImputer, VAEEncoder
+from sklearn_clue.generative import (
+    ConditionalModel,
+    DensityModel,
+    LatentModel,
+    TwoLevelVAEAC,
+)
+
+N_ROWS = 40
+
+
+def _table():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "a": rng.normal(size=N_ROWS),
+            "b": rng.choice(["x", "y", "z"], N_ROWS),
+            "c": rng.normal(size=N_ROWS),
+        }
+    )
+
+
+def _images():
+    return np.random.default_rng(0).random((N_ROWS, 64))
+
+
+# Name -> how to fit it, in no time, and rows to fit it on.
+GENERATIVE = {
+    "VAE": (VAEEncoder(2, (8,), max_iter=2, random_state=0), _table()),
+    "VAE with learned noise": (
+        VAEEncoder(2, (8,), noise_variance="learned", max_iter=2, random_state=0),
+        _table(),
+    ),
+    "VAE of images": (
+        VAEEncoder(2, image_shape=(8, 8), max_iter=1, random_state=0),
+        _images(),
+    ),
+    "VAEAC": (VAEACImputer(2, (8,), max_iter=2, random_state=0), _table()),
+    "two-level VAEAC": (
+        TwoLevelVAEAC(
+            VAEACImputer(2, (8,), max_iter=2),
+            VAEEncoder(2, (8,), max_iter=2),
+            random_state=0,
+        ),
+        _table(),
+    ),
+}
+
+
+class Case:
+    def __init__(self, name):
+        estimator, X = GENERATIVE[name]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it is in a hurry
+            self.estimator = estimator.fit(X)
+        outer = getattr(self.estimator, "outer_", self.estimator)
+        self.model = (
+            self.estimator.module_
+            if outer is self.estimator
+            else self.estimator.module()
+        )
+        encoder = outer.encoder_
+        x = X if encoder is None else encoder.transform(X)
+        self.x = torch.as_tensor(np.asarray(x), dtype=torch.float32)
+        self.schema = outer.schema_
+
+
+_CASES = {}
+
+
+@pytest.fixture(params=GENERATIVE)
+def case(request):
+    if request.param not in _CASES:
+        _CASES[request.param] = Case(request.param)
+    return _CASES[request.param]
+
+
+def needs(case, protocol):
+    if not isinstance(case.model, protocol):
+        pytest.skip(f"no {protocol.__name__}")
+
+
+def test_protocols(case):
+    assert isinstance(case.model, DensityModel)
+    is_two_level = isinstance(case.estimator, TwoLevelVAEAC)
+    assert isinstance(case.model, LatentModel) != is_two_level
+    is_conditional = is_two_level or isinstance(case.estimator, VAEACImputer)
+    assert isinstance(case.model, ConditionalModel) == is_conditional
+
+
+def test_weights_need_no_gradient_and_norms_are_frozen(case):
+    assert not any(weight.requires_grad for weight in case.model.parameters())
+    assert not case.model.training
+
+
+def _check_support(x, schema):
+    if schema is None:  # pixels
+        assert (x >= 0).all() and (x <= 1).all()
+        return
+    for block in schema.blocks:
+        assert (x[:, block] >= 0).all()
+        torch.testing.assert_close(x[:, block].sum(1), torch.ones(len(x)))
+
+
+def test_decoding_stays_in_the_support(case):
+    needs(case, LatentModel)
+    posterior = case.model.encode(case.x)
+    assert isinstance(posterior, Normal)
+    assert (posterior.scale > 0).all()
+    x = case.model.decode(posterior.mean)
+    assert x.shape == case.x.shape
+    _check_support(x, case.schema)
+    # Far out as well: a search may go there.
+    _check_support(case.model.decode(100 * torch.randn(9, 2)), case.schema)
+
+
+def test_gradients_reach_latents_and_rows(case):
+    needs(case, LatentModel)
+    z = torch.randn(5, 2, requires_grad=True)
+    (gradient,) = torch.autograd.grad(case.model.decode(z).square().sum(), z)
+    assert gradient.isfinite().all() and gradient.abs().sum() > 0
+    x = case.x[:5].clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(case.model.encode(x).scale.sum(), x)
+    assert gradient.isfinite().all() and gradient.abs().sum() > 0
+
+
+def test_rows_are_independent(case):
+    answers = [lambda x: case.model.log_prob(x).float()]
+    if isinstance(case.model, LatentModel):
+        answers += [
+            lambda x: case.model.encode(x).mean,
+            lambda x: case.model.decode(case.model.encode(x).mean),
+        ]
+    for answer in answers:
+        torch.testing.assert_close(answer(case.x[:3]), answer(case.x)[:3])
+
+
+def test_density_is_repeatable_and_samples_are_rows(case):
+    log_prob = case.model.log_prob(case.x)
+    assert log_prob.shape == (N_ROWS,) and log_prob.isfinite().all()
+    assert torch.equal(log_prob, case.model.log_prob(case.x))
+    draws = [
+        case.model.sample(7, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
+    ]
+    assert draws[0].shape == (7, case.x.shape[1])
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    _check_support(draws[0], case.schema)
+
+
+def test_conditional_model(case):
+    needs(case, ConditionalModel)
+    column = case.schema.column("b")
+    observed = torch.ones_like(case.x)
+    observed[:, column.block] = 0
+    completed = case.model.impute(case.x, observed)
+    assert torch.equal(completed[:, 0], case.x[:, 0])
+    _check_support(completed, case.schema)
+    # What is hidden has no influence.
+    other = case.x.clone()
+    other[:, column.block] = 1 - other[:, column.block]
+    torch.testing.assert_close(case.model.impute(other, observed), completed)
+    # All observed is the identity, and masks may be relaxed and differentiated.
+    ones = torch.ones_like(case.x)
+    assert torch.equal(case.model.impute(case.x, ones), case.x)
+    mask = torch.full_like(case.x, 0.5, requires_grad=True)
+    (gradient,) = torch.autograd.grad(case.model.impute(case.x, mask).sum(), mask)
+    assert gradient.isfinite().all() and gradient.abs().sum() > 0
