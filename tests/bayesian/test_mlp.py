@@ -552,8 +552,17 @@ def test_chains_that_disagree_are_reported():
 
 def test_divergence_is_an_error():
     X, y = _noisy_line()
-    with pytest.raises(ChainDivergedError, match=r"Lower step_size \(now 100.0\)"):
-        _regressor(step_size=100.0, batch_size=20).fit(X, y)
+    with pytest.raises(ChainDivergedError, match=r"Lower step_size \(now 1e\+30\)"):
+        _regressor(step_size=1e30, batch_size=20).fit(X, y)
+
+
+@pytest.mark.parametrize("batch_size", [20, 512])
+def test_too_large_a_step_is_limited_and_reported(batch_size):
+    X, y = _noisy_line()
+    model = _regressor(step_size=100.0, batch_size=batch_size, n_draws=20)
+    with pytest.warns(ConvergenceWarning, match=r"R-hat|Lower step_size \(now 100.0\)"):
+        model.fit(X, y)
+    assert model.score(X, y) > 0.5
 
 
 def test_divergence_with_a_single_batch_is_reported():
@@ -561,7 +570,7 @@ def test_divergence_with_a_single_batch_is_reported():
     # fails often enough in a row.
     X, y = _noisy_line()
     with pytest.warns(ConvergenceWarning, match=r"taken back .* Lower step_size \(now"):
-        _regressor(step_size=100.0).fit(X, y)
+        _regressor(step_size=1e30).fit(X, y)
 
 
 def test_chains_that_stand_still_are_reported(monkeypatch):
