@@ -139,7 +139,6 @@ class EpochTimes:
         from sklearn_clue.generative import _base
 
         self.progress = _base.EpochProgress
-        self.stamps = []
 
     def __enter__(self):
         begin, end = self.progress.begin_epoch, self.progress.end_epoch
@@ -190,10 +189,9 @@ def bench_speed(names):
 def two_sample_auc(real, drawn):
     """How well gradient boosting tells samples from data: 0.5 is not at all."""
     both = pd.concat([real, drawn], ignore_index=True)
-    for name in both.columns[
-        [not pd.api.types.is_numeric_dtype(t) for t in both.dtypes]
-    ]:
-        both[name] = both[name].astype("category")
+    for name in both:
+        if not pd.api.types.is_numeric_dtype(both[name].dtype):
+            both[name] = both[name].astype("category")
     target = np.repeat([0, 1], [len(real), len(drawn)])
     judge = HistGradientBoostingClassifier(random_state=0)
     proba = cross_val_predict(judge, both, target, cv=3, method="predict_proba")
@@ -221,7 +219,12 @@ def bench_two_level(names):
         model = TwoLevelVAEAC(random_state=0).fit(X)
         real = X.sample(min(len(X), 5000), random_state=0)
         prior, inner = (
-            np.mean([two_sample_auc(real, draw(len(real), seed)) for seed in range(3)])
+            np.mean(
+                [
+                    two_sample_auc(real, snap(draw(len(real), seed), X))
+                    for seed in range(3)
+                ]
+            )
             for draw in (model.sample_prior, model.sample)
         )
         start = time.perf_counter()

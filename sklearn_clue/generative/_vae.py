@@ -236,6 +236,8 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
 
     history_ : list of dict
         Training and validation bound of each epoch, in nats per row of encoded space.
+        The KL divergence gains its full weight over the first 300 batches, so the
+        training figure is no bound before.
 
     n_iter_ : int
         Epochs run.

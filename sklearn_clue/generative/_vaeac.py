@@ -442,8 +442,9 @@ class VAEACImputer(BaseGenerative):
             most likely categories. Observed cells are untouched.
         """
         X, x, present = self._read(X)
-        filled = X
-        if not present.all():
+        if present.all():
+            filled = X.clone() if is_polars_df(X) else X.copy()
+        else:
             x = self._by_rows(
                 lambda module, x, present: module.impute(x, present, self.n_draws),
                 x,
@@ -451,8 +452,6 @@ class VAEACImputer(BaseGenerative):
                 n_copies=self.n_draws,
             )
             filled = self._fill(X, x, present)
-        elif isinstance(X, np.ndarray):
-            filled = X.copy()
         if not self.add_indicator:
             return filled
         return self._append_indicators(filled, present)

@@ -163,6 +163,10 @@ def test_complete_rows_come_back_as_a_copy():
     filled = VAEACImputer(2, **TINY).fit_transform(X)
     np.testing.assert_array_equal(filled, X)
     assert not np.shares_memory(filled, X)
+    frame = pd.DataFrame(X)
+    filled = VAEACImputer(2, **TINY).fit_transform(frame)
+    assert filled is not frame
+    pd.testing.assert_frame_equal(filled, frame)
 
 
 def test_polars(frame):
