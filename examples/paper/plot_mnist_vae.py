@@ -1,14 +1,13 @@
 """
-===========================
 A latent space of MNIST
-===========================
+=======================
 
 A default :class:`~sklearn_clue.VAEEncoder` with ``image_shape=(28, 28)`` learns 20
-latents of handwritten digits: rebuilt digits keep their shape, and most draws from the
+latents of handwritten digits: rebuilt digits keep their shape, and many draws from the
 model are digits as well.
 
-The paper trains on all 60 000 images (Appendix B.3). That takes half an hour on two
-cores, so this script uses the first ``N_IMAGES``; set it to 60 000 for the full size.
+The paper trains on all 60 000 images (Appendix B.3). To be quick, this script uses the
+first ``N_IMAGES``; set it to 60 000 for the full size.
 The files of MNIST are looked for in the folder that ``SKLEARN_CLUE_DATA`` names.
 """
 

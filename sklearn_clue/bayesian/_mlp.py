@@ -246,9 +246,9 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
         # On small data more epochs cost little.
         if burn_in == "auto":
             enough = min(math.ceil(480 / n_batches), 80)
-            burn_in = max(20, math.ceil(300 / n_batches), enough)
+            burn_in = max(40, math.ceil(300 / n_batches), enough)
         if thinning == "auto":
-            thinning = max(min(2 + 5600 // n_rows, 4), math.ceil(12 / n_batches))
+            thinning = max(min(3 + 5600 // n_rows, 4), math.ceil(12 / n_batches))
             thinning = 20 if n_batches == 1 else thinning
         n_adaptation = max(
             math.ceil(self.adaptation_fraction * burn_in * n_batches), MIN_ADAPTATION
@@ -515,12 +515,12 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
         Number of networks kept, over all chains.
 
     burn_in : int or "auto", default="auto"
-        Epochs that each chain runs before its first draw. `"auto"` means 20, and more
+        Epochs that each chain runs before its first draw. `"auto"` means 40, and more
         the fewer distinct rows there are, up to 300. An epoch is as many batches as it
         takes to see every row once on average; an iteration is one batch.
 
     thinning : int or "auto", default="auto"
-        Epochs from one draw of a chain to the next. `"auto"` means 2, and more
+        Epochs from one draw of a chain to the next. `"auto"` means 3, and more
         the fewer distinct rows there are, up to 20 if they fit in one batch.
 
     step_size : float, default=0.01
@@ -900,12 +900,12 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
         Number of networks kept, over all chains.
 
     burn_in : int or "auto", default="auto"
-        Epochs that each chain runs before its first draw. `"auto"` means 20, and more
+        Epochs that each chain runs before its first draw. `"auto"` means 40, and more
         the fewer distinct rows there are, up to 300. An epoch is as many batches as it
         takes to see every row once on average; an iteration is one batch.
 
     thinning : int or "auto", default="auto"
-        Epochs from one draw of a chain to the next. `"auto"` means 2, and more
+        Epochs from one draw of a chain to the next. `"auto"` means 3, and more
         the fewer distinct rows there are, up to 20 if they fit in one batch.
 
     step_size : float, default=0.01
