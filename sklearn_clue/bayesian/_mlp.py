@@ -185,6 +185,8 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
             present = np.flatnonzero(weight)
             X, y, weight = _safe_indexing(X, present), y[present], weight[present]
         if not go_on:
+            # An interrupt from here on must not leave old draws with a new encoder.
+            vars(self).pop("coefs_", None)
             self._fit_encoder(X, weight)
         x, y, weight = _merge_repeated_rows(self._encode(X), y, weight)
         y, weight = self._prepare_target(y, weight, go_on=go_on)

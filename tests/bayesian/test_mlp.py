@@ -876,6 +876,16 @@ def test_interrupt_before_the_first_draw(make, stack_below, monkeypatch):
         model.predict(X)
 
 
+def test_interrupted_refit_leaves_no_mixture(monkeypatch):
+    X, y = _data()
+    model = _classifier().fit(X, y)
+    _interrupt(monkeypatch, epoch=50)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :2], y)
+    with pytest.raises(NotFittedError):
+        model.predict(X[:, :2])
+
+
 @pytest.mark.parametrize("epoch, n_draws", [(122, [2]), (125, [3]), (245, [3, 2])])
 def test_interrupt_of_separate_chains(epoch, n_draws, monkeypatch):
     monkeypatch.setattr(_mlp, "STACK_BELOW", 0)
