@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import check_array
+from sklearn.utils.validation import has_fit_parameter
 
 from sklearn_clue._validation import (
     StrOptions,
@@ -569,6 +570,39 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
                     f"{known.dtype}), and is a {kind} now (dtype {column.dtype}). "
                     f"Convert it back with astype, or fit again."
                 )
+
+
+class EncoderOwner:
+    """What estimators that own an encoder do with it: check, fit, encode.
+
+    For a mixin left of `BaseEstimator`, with the parameter `encoder`: None means a
+    `TabularEncoder`, `"passthrough"` that rows are encoded already.
+    """
+
+    def _check_rows(self, X, *, reset):
+        """Check the shape and names of the user's rows; the encoder checks the rest."""
+        if is_pandas_df(X) or is_polars_df(X):
+            return validate_data(self, X, reset=reset, skip_check_array=True)
+        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+
+    def _fit_encoder(self, X, weight):
+        if isinstance(self.encoder, str):  # "passthrough"
+            self.encoder_ = None
+            return
+        self.encoder_ = (
+            TabularEncoder() if self.encoder is None else clone(self.encoder)
+        )
+        # FrozenEstimator wants y by name, whatever it wraps.
+        if has_fit_parameter(self.encoder_, "sample_weight"):
+            self.encoder_.fit(X, None, sample_weight=weight)
+        else:
+            self.encoder_.fit(X, None)
+
+    def _encode(self, X):
+        """Turn the user's rows into what the networks see, as float32."""
+        encoded = X if self.encoder_ is None else np.asarray(self.encoder_.transform(X))
+        encoded = check_array(encoded, dtype=np.float64, estimator=self, input_name="X")
+        return encoded.astype(np.float32)
 
 
 class _Column(NamedTuple):

@@ -8,7 +8,7 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import (
     Bunch,
@@ -21,7 +21,6 @@ from sklearn.utils import (
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import has_fit_parameter
 
 from sklearn_clue._modules import mlp_outputs, unflatten
 from sklearn_clue._progress import EpochProgress
@@ -35,9 +34,6 @@ from sklearn_clue._validation import (
     _fit_context,
     _safe_indexing,
     check_is_fitted,
-    is_pandas_df,
-    is_polars_df,
-    validate_data,
     with_callbacks,
 )
 from sklearn_clue.bayesian._chains import (
@@ -47,7 +43,7 @@ from sklearn_clue.bayesian._chains import (
     run_chains,
 )
 from sklearn_clue.bayesian._diagnostics import effective_sample_size, split_r_hat
-from sklearn_clue.encoding import TabularEncoder
+from sklearn_clue.encoding import EncoderOwner
 from sklearn_clue.uncertainty import Uncertainty, entropy_parts, variance_parts
 
 # Below this many multiplications per step a chain waits for Python, not for the
@@ -65,7 +61,7 @@ MAX_TEMPERATURE = 1.1
 MAX_REJECTED = 0.1
 
 
-class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
+class _BaseBayesianMLP(EncoderOwner, CallbackSupportMixin, BaseEstimator):
     """What the two estimators share: all but the target."""
 
     _parameter_constraints: dict = {
@@ -204,40 +200,6 @@ class _BaseBayesianMLP(CallbackSupportMixin, BaseEstimator):
         self._keep(results, settings, n_chains)
         self._diagnose(results, settings, tensors[0])
         return self
-
-    # Data -------------------------------------------------------------------------
-
-    def _check_rows(self, X, *, reset):
-        """Check the shape and names of the user's rows; the encoder checks the rest."""
-        if is_pandas_df(X) or is_polars_df(X):
-            return validate_data(self, X, reset=reset, skip_check_array=True)
-        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
-
-    def _fit_encoder(self, X, weight):
-        if isinstance(self.encoder, str):  # "passthrough"
-            self.encoder_ = None
-            return
-        self.encoder_ = (
-            TabularEncoder() if self.encoder is None else clone(self.encoder)
-        )
-        # FrozenEstimator wants y by name, whatever it wraps.
-        if has_fit_parameter(self.encoder_, "sample_weight"):
-            self.encoder_.fit(X, None, sample_weight=weight)
-        else:
-            self.encoder_.fit(X, None)
-
-    def _encode(self, X):
-        """Turn the user's rows into what the networks see, as float32."""
-        if self.encoder_ is None:
-            encoded = check_array(X, dtype=np.float64, estimator=self, input_name="X")
-        else:
-            encoded = check_array(
-                np.asarray(self.encoder_.transform(X)),
-                dtype=np.float64,
-                estimator=self,
-                input_name="the encoded X",
-            )
-        return encoded.astype(np.float32)
 
     # Sampling ---------------------------------------------------------------------
 

@@ -15,10 +15,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils import check_random_state
 from skorch import NeuralNet
 from skorch.callbacks import Callback
 from torch import Tensor
@@ -41,11 +40,8 @@ from sklearn_clue._validation import (
     Interval,
     StrOptions,
     _safe_indexing,
-    is_pandas_df,
-    is_polars_df,
-    validate_data,
 )
-from sklearn_clue.encoding import ColumnSchema, FeatureSchema, TabularEncoder
+from sklearn_clue.encoding import ColumnSchema, EncoderOwner, FeatureSchema
 
 # Latent units whose posterior mean varies less than this over the training rows carry
 # nothing (Burda et al., 2016, Sec. 5.3).
@@ -541,7 +537,9 @@ class ModuleState(NamedTuple):
     weights: dict
 
 
-class BaseGenerative(CallbackSupportMixin, TransformerMixin, BaseEstimator):
+class BaseGenerative(
+    EncoderOwner, CallbackSupportMixin, TransformerMixin, BaseEstimator
+):
     """What estimators around a generative module share.
 
     A subclass has `module_`, a module whose `config.build()` gives one like it.
@@ -603,31 +601,6 @@ class BaseGenerative(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         super().__setstate__(state)
 
     # Data -------------------------------------------------------------------------
-
-    def _check_rows(self, X, *, reset):
-        """Check the shape and names of the user's rows; the encoder checks the rest."""
-        if is_pandas_df(X) or is_polars_df(X):
-            return validate_data(self, X, reset=reset, skip_check_array=True)
-        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
-
-    def _fit_encoder(self, X, weight):
-        if isinstance(self.encoder, str):  # "passthrough"
-            self.encoder_ = None
-            return
-        self.encoder_ = (
-            TabularEncoder() if self.encoder is None else clone(self.encoder)
-        )
-        # FrozenEstimator wants y by name, whatever it wraps.
-        if has_fit_parameter(self.encoder_, "sample_weight"):
-            self.encoder_.fit(X, None, sample_weight=weight)
-        else:
-            self.encoder_.fit(X, None)
-
-    def _encode(self, X):
-        """Turn the user's rows into what the networks see, as float32."""
-        encoded = X if self.encoder_ is None else np.asarray(self.encoder_.transform(X))
-        encoded = check_array(encoded, dtype=np.float64, estimator=self, input_name="X")
-        return encoded.astype(np.float32)
 
     def _learn_schema(self, n_encoded):
         """The encoder's schema, or one of plain numbers where it has none."""
