@@ -16,7 +16,7 @@ autosummary_generate = True
 numpydoc_class_members_toctree = False
 numpydoc_show_class_members = False
 default_role = "literal"
-exclude_patterns = ["_build", "whats_new"]
+exclude_patterns = ["_build", "results", "whats_new"]
 html_theme = "pydata_sphinx_theme"
 intersphinx_mapping = {
     "python": ("https://docs.python.org/3", None),

@@ -75,7 +75,7 @@ def _run(X, y, weight=None, *, n_chains=2, seed=0, start=None, nll=_nll, **chang
 
 # Known posterior
 
-# 4000 draws with an effective size of a thousand or more: the Monte Carlo error is
+# 12 000 draws with an effective size of a thousand or more: the Monte Carlo error is
 # 0.03 standard deviations in a mean, 3 % in a standard deviation and 0.03 in a
 # correlation. The bounds leave the rest to errors of the sampler.
 # Gradient noise is known weight by weight only. Its share in what shakes the chain
