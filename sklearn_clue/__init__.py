@@ -2,12 +2,14 @@
 
 from sklearn_clue.bayesian import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_clue.encoding import TabularEncoder
+from sklearn_clue.explanation import Explanation
 from sklearn_clue.generative import VAEACImputer, VAEEncoder
 from sklearn_clue.uncertainty import Uncertainty
 
 __all__ = [
     "BayesianMLPClassifier",
     "BayesianMLPRegressor",
+    "Explanation",
     "TabularEncoder",
     "Uncertainty",
     "VAEACImputer",

@@ -25,8 +25,10 @@ LAYERS = [
     {"bayesian", "generative"},
     {"_modules"},
     {"uncertainty", "encoding"},
-    {"_torch", "_validation", "_progress", "exceptions"},
+    {"_torch", "_validation", "_progress", "_rendering", "exceptions"},
 ]
+# Arrows that may point up, if drawn when they are followed: inside a function.
+LATE = {("explanation", "plotting")}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
@@ -43,9 +45,13 @@ def _part(module):
     return module.split(".")[1] if "." in module else None
 
 
-def _imports(source):
-    """Every dotted name a source file imports, at any depth."""
-    for node in ast.walk(ast.parse(source)):
+def _imports(source, *, late=True):
+    """Every dotted name a source file imports, at any depth or not within functions."""
+    nodes = [ast.parse(source)]
+    while nodes:
+        node = nodes.pop()
+        if late or not isinstance(node, ast.FunctionDef):
+            nodes.extend(ast.iter_child_nodes(node))
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -55,9 +61,12 @@ def _imports(source):
 
 def _wrong_arrows(part, source):
     """Imports of a part of the package that its place in LAYERS does not allow."""
+    early = set(_imports(source, late=False))
     for imported in _imports(source):
         target = _part(imported) if imported.startswith("sklearn_clue.") else None
         if target not in LEVEL or target == part:
+            continue
+        if (part, target) in LATE and imported not in early:
             continue
         is_foundation = LEVEL[part] == LEVEL[target] == len(LAYERS) - 1
         if part == "datasets" or (LEVEL[target] <= LEVEL[part] and not is_foundation):
@@ -79,6 +88,8 @@ def test_imports_point_down(module):
         ("bayesian", "import sklearn_clue.generative._vae", True),
         ("evaluation", "def f():\n    from sklearn_clue import plotting", True),
         ("datasets", "from sklearn_clue._validation import Interval", True),
+        ("explanation", "from sklearn_clue.plotting import TradeOffDisplay", True),
+        ("explanation", "def f():\n    from sklearn_clue import plotting", False),
         ("bayesian", "from sklearn_clue.bayesian._sghmc import update", False),
         ("explainers", "from sklearn_clue.encoding import FeatureSchema", False),
         ("_torch", "from sklearn_clue.exceptions import ChainDivergedError", False),

@@ -1,0 +1,468 @@
+"""The result of an explainer: a sequence of rows, and the facts about them."""
+
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklearn_clue import Explanation, TabularEncoder, Uncertainty
+from sklearn_clue.encoding import ColumnSchema, FeatureSchema
+from sklearn_clue.explanation import SearchPath, knee_distances, knee_index
+
+HOSTILE = "<script>alert('né')</script>"
+
+
+def parts(total, share=0.5):
+    total = np.asarray(total, dtype=float)
+    return Uncertainty(total, share * total, (1 - share) * total)
+
+
+def make_explanation(X, counterfactuals, train=None, encoder=None, **kwargs):
+    """An explanation with made-up figures, around a real schema."""
+    encoder = TabularEncoder() if encoder is None else encoder
+    encoder.fit(X if train is None else train)
+    n_rows = len(X)
+    kwargs = {
+        "uncertainty_before": parts(np.linspace(0.4, 0.6, n_rows)),
+        "uncertainty_after": parts(np.linspace(0.1, 0.2, n_rows)),
+        "prediction_before": np.array(["no", "yes"])[np.arange(n_rows) % 2],
+        "prediction_after": np.full(n_rows, "yes"),
+        "distance": np.arange(n_rows, dtype=float),
+        "schema": encoder.schema_,
+        "is_classification": True,
+    } | kwargs
+    return Explanation(X=X, counterfactuals=counterfactuals, **kwargs)
+
+
+@pytest.fixture
+def explanation():
+    """Four rows of mixed columns, with everything an explainer can tell."""
+    train = pd.DataFrame(
+        {
+            "priors": range(101),
+            HOSTILE: ["felony", "misdemeanour <b>"] * 50 + ["felony"],
+            "pH": np.linspace(3.0, 4.0, 101),
+        }
+    )
+    index = ["a", "b", "c", "d"]
+    X = train.iloc[[90, 20, 50, 50]].set_axis(index)
+    counterfactuals = X.copy()
+    counterfactuals["priors"] = [20, 30, 50, 50]
+    counterfactuals[HOSTILE] = ["felony", "misdemeanour <b>", "felony", "felony"]
+    counterfactuals["pH"] = [3.9, 3.45, 3.5, 3.64]
+    candidates = [counterfactuals.iloc[[i] * (1 + i % 2)] for i in range(4)]
+    details = pd.DataFrame(
+        {
+            "row": [0, 1, 1, 2, 3, 3],
+            "rank": [0, 0, 1, 0, 0, 1],
+            "objective": [0.1, 0.2, 0.3, 0.4, 0.5, np.nan],
+            **parts(np.linspace(0.1, 0.2, 6))._asdict(),
+            "distance": np.arange(6.0),
+            "count": [1, 2, 1, 1, 3, 1],
+        }
+    )
+    return make_explanation(
+        X,
+        counterfactuals,
+        train,
+        candidates=candidates,
+        candidate_details=details,
+        uncertainty_reconstructed=parts([0.35, 0.2, 0.5, 0.6]),
+        objective=np.arange(4.0),
+        n_iter=np.array([5, 6, 7, 35]),
+        converged=np.array([True, True, True, False]),
+        path=SearchPath(np.zeros((4, 3, 2)), np.zeros((4, 3))),
+        encoded=np.zeros((4, 4)),
+        encoded_counterfactuals=np.ones((4, 4)),
+        distance_weight=2.0,
+        threshold=0.45,
+        note="units & <i>",
+    )
+
+
+# --- A sequence ---
+
+
+def test_length_and_iteration(explanation):
+    rows = list(explanation)
+    assert len(explanation) == len(rows) == 4
+    assert [row.X.index.tolist() for row in rows] == [["a"], ["b"], ["c"], ["d"]]
+    assert all(isinstance(row, Explanation) and len(row) == 1 for row in rows)
+
+
+@pytest.mark.parametrize(
+    "key, positions",
+    [
+        (-1, [3]),
+        (np.int64(1), [1]),
+        (slice(1, 3), [1, 2]),
+        (slice(None, None, -1), [3, 2, 1, 0]),
+        ([True, False, False, True], [0, 3]),
+        (pd.Series([False, True, False, True], index=list("wxyz")), [1, 3]),
+        (np.array([3, 3, 0]), [3, 3, 0]),
+        ([], []),
+    ],
+)
+def test_everything_is_sliced_alike(explanation, key, positions):
+    chosen = explanation[key]
+    assert len(chosen) == len(positions)
+    pd.testing.assert_frame_equal(chosen.X, explanation.X.iloc[positions])
+    pd.testing.assert_frame_equal(
+        chosen.counterfactuals, explanation.counterfactuals.iloc[positions]
+    )
+    for name in ("objective", "n_iter", "converged", "distance", "encoded"):
+        np.testing.assert_array_equal(
+            getattr(chosen, name), getattr(explanation, name)[positions]
+        )
+    for name in ("before", "after", "reconstructed"):
+        name = f"uncertainty_{name}"
+        for part, whole in zip(
+            getattr(chosen, name), getattr(explanation, name), strict=True
+        ):
+            np.testing.assert_array_equal(part, whole[positions])
+    assert chosen.path.latents.shape == (len(positions), 3, 2)
+    assert chosen.threshold == explanation.threshold
+
+    old, new = explanation.candidate_details, chosen.candidate_details
+    for row, position in enumerate(positions):
+        pd.testing.assert_frame_equal(
+            new[new["row"] == row].drop(columns="row").reset_index(drop=True),
+            old[old["row"] == position].drop(columns="row").reset_index(drop=True),
+        )
+        assert len(chosen.candidates[row]) == (new["row"] == row).sum()
+    assert len(new) == sum(len(candidates) for candidates in chosen.candidates)
+
+
+def test_index_out_of_range(explanation):
+    with pytest.raises(IndexError, match="row 4 of an explanation of 4 rows"):
+        explanation[4]
+    with pytest.raises(TypeError, match="a boolean mask or an array of positions"):
+        explanation[["a"]]
+    with pytest.raises(IndexError):
+        explanation[[True, False]]
+
+
+def test_empty_explanation_says_so(explanation):
+    empty = explanation[:0]
+    assert repr(empty) == "<Explanation of 0 rows by CLUE>"
+    assert empty.summary() == "" and empty.to_dict()["rows"] == []
+    assert len(empty.changes) == len(empty.to_frame()) == 0
+
+
+def test_lengths_must_agree(explanation):
+    with pytest.raises(ValueError, match="distance has 2 rows, but X has 4"):
+        make_explanation(explanation.X, explanation.X, distance=np.zeros(2))
+    with pytest.raises(ValueError, match="X has 3 columns, but the schema describes 2"):
+        schema = FeatureSchema(explanation.schema.columns[:2])
+        make_explanation(explanation.X, explanation.X, schema=schema)
+    with pytest.raises(ValueError, match="give both or none"):
+        make_explanation(explanation.X, explanation.X, candidates=[])
+
+
+def test_counterfactuals_are_the_only_candidates_by_default(explanation):
+    plain = make_explanation(explanation.X, explanation.counterfactuals)
+    assert plain.candidate_details["rank"].tolist() == [0] * 4
+    pd.testing.assert_frame_equal(plain.candidates[2], plain.counterfactuals.iloc[[2]])
+
+
+def test_pickles(explanation):
+    copy = pickle.loads(pickle.dumps(explanation))
+    assert copy.summary() == explanation.summary()
+
+
+# --- Changes ---
+
+
+def test_changes_list_all_features(explanation):
+    changes = explanation.changes
+    assert changes.columns.tolist() == [
+        "row",
+        "feature",
+        "before",
+        "after",
+        "percentile_before",
+        "percentile_after",
+        "highlighted",
+    ]
+    assert changes["row"].tolist() == [label for label in "abcd" for _ in range(3)]
+    assert changes["feature"].tolist() == ["priors", HOSTILE, "pH"] * 4
+    highlighted = changes.query("highlighted")
+    assert list(zip(highlighted["row"], highlighted["feature"], strict=True)) == [
+        ("a", "priors"),
+        ("b", HOSTILE),
+        ("b", "pH"),
+    ]
+    first = changes.iloc[0]
+    assert (first["before"], first["after"]) == (90, 20)
+    assert first["percentile_before"] == pytest.approx(90, abs=0.6)
+    assert first["percentile_after"] == pytest.approx(20, abs=0.6)
+    assert changes.loc[changes["feature"] == HOSTILE, "percentile_after"].isna().all()
+
+
+def percentile_of(value, train):
+    X = pd.DataFrame({"x": train})
+    row = pd.DataFrame({"x": [value]})
+    return make_explanation(row, row, X).changes["percentile_before"].item()
+
+
+@pytest.mark.parametrize(
+    "value, expected",
+    [(0, 30), (1, 70), (2, 90), (-1, 0), (3, 100), (1.5, 80)],
+)
+def test_percentiles_are_mid_ranks(value, expected):
+    train = [0.0] * 60 + [1.0] * 20 + [2.0] * 20
+    assert percentile_of(float(value), train) == pytest.approx(expected, abs=0.5)
+
+
+def test_percentile_survives_rounding_at_the_ends():
+    train = [0.1] * 60 + [0.7] * 40
+    for value, expected in ((0.1, 30), (0.7, 80)):
+        for rounding in (-1e-8, 0, 1e-8):
+            assert percentile_of(value + rounding, train) == pytest.approx(expected)
+
+
+def test_percentile_of_a_constant_column():
+    assert percentile_of(5.0, [5.0] * 4) == 50
+    assert percentile_of(6.0, [5.0] * 4) == 100
+
+
+def test_percentiles_with_inner_ties_take_their_middle():
+    grid = np.linspace(0, 100, 101)
+    column = ColumnSchema(
+        name="x",
+        kind="number",
+        span=(0, 1),
+        dtype=np.dtype(float),
+        percentiles=tuple(np.clip(grid, 0, 30) + np.clip(grid - 70, 0, None)),
+    )
+    X = np.array([[30.0]])
+    explanation = make_explanation(X, X, schema=FeatureSchema((column,)))
+    assert explanation.changes["percentile_before"].item() == pytest.approx(50)
+
+
+def test_missing_values_are_never_highlighted():
+    train = pd.DataFrame({"n": range(100), "c": ["u", "v"] * 50}, dtype=object)
+    train["n"] = train["n"].astype(float)
+    X = pd.DataFrame({"n": [np.nan, 90.0], "c": pd.Series([None, "u"], dtype=object)})
+    filled = pd.DataFrame({"n": [50.0, 10.0], "c": ["v", "u"]})
+    explanation = make_explanation(X, filled, train)
+    assert explanation.changes["highlighted"].tolist() == [False, False, True, False]
+    assert np.isnan(explanation.changes["percentile_before"][0])
+    json.dumps(explanation.to_dict(), allow_nan=False)
+    assert "90.0 → 10.0" in explanation.summary()
+
+
+def test_nullable_columns():
+    X = pd.DataFrame(
+        {
+            "n": pd.array([1, None], dtype="Int64"),
+            "b": pd.array([True, None], dtype="boolean"),
+        }
+    )
+    full = pd.DataFrame(
+        {
+            "n": pd.array([1, 2], dtype="Int64"),
+            "b": pd.array([False, True], dtype="boolean"),
+        }
+    )
+    explanation = make_explanation(X, full, full)
+    assert explanation.changes["highlighted"].tolist() == [False, True, False, False]
+    assert explanation.to_dict()["rows"][1]["changes"][0]["before"] is None
+    assert explanation.to_frame()["original"]["n"].dtype == "Int64"
+
+
+# --- Frames and facts ---
+
+
+def test_to_frame_puts_both_side_by_side(explanation):
+    frame = explanation.to_frame()
+    pd.testing.assert_frame_equal(
+        frame["original"], explanation.X, check_column_type=False
+    )
+    pd.testing.assert_frame_equal(
+        frame["counterfactual"], explanation.counterfactuals, check_column_type=False
+    )
+    assert frame["prediction"].columns.tolist() == ["before", "after"]
+    assert frame["uncertainty"].shape[1] == 9
+    np.testing.assert_array_equal(
+        frame["uncertainty", "epistemic_after"], explanation.uncertainty_after.epistemic
+    )
+    assert frame["search"].columns.tolist() == [
+        "distance",
+        "objective",
+        "n_iter",
+        "converged",
+    ]
+
+
+def test_labels_of_any_kind():
+    index = pd.MultiIndex.from_tuples([("x", 1), ("y", 2)])
+    X = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], index=index, columns=[("a", 0), 7])
+    explanation = make_explanation(X, X)
+    assert explanation.changes["row"].tolist() == [("x", 1)] * 2 + [("y", 2)] * 2
+    frame = explanation.to_frame()
+    assert frame.index.equals(index)
+    assert frame.columns.tolist()[:2] == [("original", ("a", 0)), ("original", 7)]
+    json.dumps(explanation.to_dict(), allow_nan=False)
+
+
+def test_to_dict_is_json(explanation):
+    facts = json.loads(json.dumps(explanation.to_dict(), allow_nan=False))
+    assert facts == explanation.to_dict()
+    assert facts["unit"] == "nats" and facts["threshold"] == 0.45
+    assert [feature["decimals"] for feature in facts["features"]] == [0, None, 3]
+    row = facts["rows"][0]
+    assert row["row"] == "a"
+    assert row["changes"][0] == {
+        "feature": "priors",
+        "before": 90,
+        "after": 20,
+        "percentile_before": pytest.approx(90, abs=0.6),
+        "percentile_after": pytest.approx(20, abs=0.6),
+        "highlighted": True,
+    }
+    assert row["uncertainty"]["before"]["total"] == pytest.approx(0.4)
+    assert row["uncertainty_explained"] == pytest.approx(0.3)
+    assert row["prediction"] == {"before": "no", "after": "yes"}
+    last = facts["rows"][3]["candidates"]
+    assert [candidate["rank"] for candidate in last] == [0, 1]
+    assert last[1]["objective"] is None
+    assert last[1]["values"] == [50, "felony", 3.64]
+
+
+def test_polars(explanation):
+    pl = pytest.importorskip("polars")
+    tables = [
+        pl.DataFrame({"n": [1, 2], "c": ["u", "v"]}),
+        pl.DataFrame({"n": [2, 2], "c": ["v", "v"]}),
+    ]
+    explanation = make_explanation(*tables)
+    assert isinstance(explanation[1].X, pl.DataFrame)
+    assert explanation[1].X.rows() == [(2, "v")]
+    assert isinstance(explanation.candidates[0], pl.DataFrame)
+    assert explanation.changes["row"].tolist() == [0, 0, 1, 1]
+    assert explanation.to_frame()["counterfactual"]["c"].tolist() == ["v", "v"]
+    assert "c u → v" in explanation.summary()
+    json.dumps(explanation.to_dict(), allow_nan=False)
+
+
+def test_arrays():
+    X = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
+    explanation = make_explanation(X, X + 1)
+    assert explanation[[1]].X.tolist() == [[3.0, 4.0]]
+    assert explanation.changes["feature"].tolist() == ["x0", "x1"] * 2
+    assert explanation.to_frame()["original"].to_numpy().tolist() == X.tolist()
+    json.dumps(explanation.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("n_outputs", [None, 2])
+def test_regression(n_outputs):
+    X = np.arange(6.0).reshape(3, 2)
+    shape = 3 if n_outputs is None else (3, n_outputs)
+    explanation = make_explanation(
+        X,
+        X[::-1],
+        is_classification=False,
+        prediction_before=np.full(shape, 5.25),
+        prediction_after=np.full(shape, 5.25),
+    )
+    means = "5.25" if n_outputs is None else "(5.25, 5.25)"
+    assert f"prediction {means} → {means}" in explanation.summary()
+    assert "standard deviation 0.40 → 0.10;" in explanation.summary()
+    assert explanation.to_dict()["unit"] is None
+    width = 1 if n_outputs is None else n_outputs
+    assert explanation.to_frame()["prediction"].shape == (3, 2 * width)
+
+
+def image_explanation(shape=(4, 4), n_rows=2):
+    rng = np.random.default_rng(0)
+    X = rng.random((n_rows, int(np.prod(shape))))
+    counterfactuals = X.copy()
+    counterfactuals[0, :3] = 1 - X[0, :3].round()
+    columns = tuple(
+        ColumnSchema(
+            name=f"x{j}", kind="number", span=(j, j + 1), dtype=np.dtype(float)
+        )
+        for j in range(X.shape[1])
+    )
+    return make_explanation(
+        X, counterfactuals, schema=FeatureSchema(columns), image_shape=shape
+    )
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (1, 4, 4), (3, 2, 5)])
+def test_images(shape):
+    explanation = image_explanation(shape)
+    facts = json.loads(json.dumps(explanation.to_dict(), allow_nan=False))
+    pixels = np.array(facts["rows"][0]["pixels"]["after"])
+    np.testing.assert_array_equal(pixels, explanation.counterfactuals[0].reshape(shape))
+    assert "changes" not in facts["rows"][0]
+    assert not explanation.changes["highlighted"].any()
+    first, second = explanation.summary().splitlines()
+    assert first.startswith(f"row 0: 3 pixels of {np.prod(shape[-2:])} clearly change;")
+    assert second.startswith("row 1: nothing changes")
+
+
+# --- Words ---
+
+
+def test_summary(explanation):
+    first, second, third, fourth = explanation.summary().splitlines()
+    assert first == (
+        "a: priors 90 → 20; entropy 0.40 → 0.10 nats; prediction no → yes."
+    )
+    assert second == (
+        f"b: {HOSTILE} felony → misdemeanour <b> and pH 3.200 → 3.450; entropy 0.47 → "
+        "0.13 nats, below the threshold of 0.45; plain auto-encoding alone leads to "
+        "0.20, most of the way; prediction unchanged (yes)."
+    )
+    assert third.startswith("c: nothing changes, no surer row was found nearby;")
+    assert fourth.startswith(
+        "d: no feature moves by 15 percentile points or more (most: pH 3.500 → 3.640, "
+        "14 points);"
+    )
+    assert fourth.endswith("; the search had not settled after 35 steps.")
+
+
+def test_summary_of_a_row_that_is_sure(explanation):
+    row = make_explanation(explanation.X, explanation.X, threshold=0.9)[0]
+    assert row.summary().startswith("a: nothing needs to change, the model does not")
+
+
+def test_summary_of_many_changes():
+    X = np.vstack([np.arange(9.0), np.arange(9.0) + 50])
+    explanation = make_explanation(X, X[::-1])
+    assert "x5 5.0 → 55.0 and 3 more; entropy" in explanation.summary()
+
+
+def test_repr_is_short(explanation):
+    assert repr(explanation) == (
+        "<Explanation of 4 rows by CLUE: mean entropy 0.50 → 0.15 nats>"
+    )
+    assert repr(explanation[0]) == (
+        "<Explanation of 1 row by CLUE: entropy 0.40 → 0.10 nats>"
+    )
+
+
+# --- Knee ---
+
+
+def test_knee_of_known_curves():
+    cost = np.linspace(0, 1, 101)
+    # On a quarter circle around the ideal point all points are equally far, ...
+    np.testing.assert_allclose(
+        knee_distances(1 - np.sqrt(1 - cost**2), cost), np.sqrt(0.5)
+    )
+    # ... for gain = sqrt(cost), (1 - sqrt(c))² + c² is least where 2c + 1 = c^(-1/2).
+    assert cost[knee_index(np.sqrt(cost), cost)] == pytest.approx(0.35, abs=0.011)
+    # Units do not matter.
+    assert knee_index(9 * np.sqrt(cost), 7 * cost) == knee_index(np.sqrt(cost), cost)
+
+
+def test_knee_at_given_maxima():
+    distances = knee_distances([0.5, 1.0], [0.0, 2.0], max_gain=2.0, max_cost=4.0)
+    np.testing.assert_allclose(distances, np.hypot([0.75, 0.5], [0, 0.5]) / 2**0.5)
+    assert knee_index([0.0, 0.0], [0.0, 0.0]) == 0
+    assert knee_index([np.nan, 1.0], [1.0, 1.0]) == 1
