@@ -7,6 +7,7 @@ from sklearn_clue.datasets._loaders import (
     fetch_mnist,
     fetch_wine_quality,
 )
+from sklearn_clue.datasets._synthetic import make_mixed_toy
 
 __all__ = [
     "fetch_compas",
@@ -14,4 +15,5 @@ __all__ = [
     "fetch_lsat",
     "fetch_mnist",
     "fetch_wine_quality",
+    "make_mixed_toy",
 ]
