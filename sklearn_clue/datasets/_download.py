@@ -128,7 +128,7 @@ def read(file, data_home=None, download_if_missing=True, n_retries=3, delay=1.0)
     for folder in _folders(data_home):
         searched.append(folder)
         # Packed or not: the content is what counts.
-        for name in dict.fromkeys([file.name, _other_packing(file.name)]):
+        for name in (file.name, _other_packing(file.name)):
             path = folder / name
             try:
                 packed = path.read_bytes()
