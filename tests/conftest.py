@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sklearn_clue import datasets
+
 
 @pytest.fixture
 def mixed_frame():
@@ -24,3 +26,16 @@ def mixed_frame():
         },
         index=[f"row {i}" for i in range(n_rows)],
     )
+
+
+@pytest.fixture
+def fetch():
+    """A dataset that is on this machine; the test skips if it is not."""
+
+    def fetch_by_name(name, **options):
+        try:
+            return getattr(datasets, name)(download_if_missing=False, **options)
+        except FileNotFoundError as err:
+            pytest.skip(f"{err}".partition(",")[0])
+
+    return fetch_by_name

@@ -16,7 +16,6 @@ import sys
 import time
 import warnings
 
-import _raw_data
 import numpy as np
 import pandas as pd
 import torch
@@ -36,7 +35,19 @@ from sklearn_clue._torch import as_tensor
 from sklearn_clue.bayesian._chains import ChainSettings, run_chains
 from sklearn_clue.bayesian._diagnostics import split_r_hat
 from sklearn_clue.bayesian._mlp import _cross_entropy, _GaussianNLL
+from sklearn_clue.datasets import (
+    fetch_compas,
+    fetch_credit_default,
+    fetch_lsat,
+    fetch_wine_quality,
+)
 
+FETCHERS = {
+    "wine": fetch_wine_quality,
+    "lsat": fetch_lsat,
+    "compas": fetch_compas,
+    "credit": fetch_credit_default,
+}
 REGRESSION = ("wine", "lsat")
 PAPER_RECIPE = {"burn_in": 400, "thinning": 20, "n_chains": 1}
 
@@ -48,6 +59,12 @@ BARS = {
     "credit": {"accuracy": (">=", 0.818), "NLL": ("<=", 0.430)},
 }
 PAPER_RECIPE_BARS = {"wine": {"RMSE": ("<=", 0.605), "log-lik.": (">=", -0.87)}}
+
+
+def load(name):
+    """Give X, X_test, y, y_test of a dataset, on the authors' split."""
+    options = {"include_is_recid": True} if name == "compas" else {}
+    return FETCHERS[name](paper_split=True, return_X_y=True, **options)
 
 
 class Bars:
@@ -155,7 +172,7 @@ def constant_noise(model, X, y, X_test):
 
 def compare(name, seed):
     """Yield the name, the fit time and the predictions of each model."""
-    X, y, X_test, _ = getattr(_raw_data, name)()
+    X, X_test, y, _ = load(name)
     is_regression = name in REGRESSION
 
     def network(kind):
@@ -237,7 +254,7 @@ def calibration_error(confidence, is_right, n_bins=10):
 
 def ours(name, seed, **settings):
     """Fit our estimator; return its figures on the test rows."""
-    X, y, X_test, y_test = getattr(_raw_data, name)()
+    X, X_test, y, y_test = load(name)
     is_regression = name in REGRESSION
     kind = BayesianMLPRegressor if is_regression else BayesianMLPClassifier
     model = kind(random_state=seed, **settings)
@@ -280,7 +297,7 @@ def quality(datasets, n_seeds, settings, all_bars, with_others):
     """Print the table of all models."""
     bars, tables = Bars(), []
     for name in datasets:
-        _, _, _, y_test = getattr(_raw_data, name)()
+        _, _, _, y_test = load(name)
         y_test = y_test.to_numpy()
         score = scores_of_moments if name in REGRESSION else scores_of_proba
         rows = []
@@ -323,7 +340,7 @@ def quality(datasets, n_seeds, settings, all_bars, with_others):
 
 def held_out_alcohol(settings):
     """Epistemic uncertainty on the strongest wines, none of which was trained on."""
-    X, y, X_test, _ = _raw_data.wine()
+    X, X_test, y, _ = load("wine")
     limit = X["alcohol"].quantile(0.9)
     is_weak = X["alcohol"] <= limit
     model = BayesianMLPRegressor(random_state=0, **settings).fit(X[is_weak], y[is_weak])

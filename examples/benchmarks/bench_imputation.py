@@ -17,7 +17,6 @@ import argparse
 import time
 import warnings
 
-import _raw_data
 import numpy as np
 import pandas as pd
 from sklearn.datasets import load_breast_cancer
@@ -26,6 +25,7 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 from sklearn_clue import TabularEncoder, VAEACImputer
+from sklearn_clue.datasets import fetch_credit_default, fetch_wine_quality
 
 BAR_RATIO, BAR_ECE = 1.03, 0.05
 
@@ -74,8 +74,8 @@ IMPUTERS = {
 
 def tables(n_rows):
     cancer = load_breast_cancer(as_frame=True).data
-    wine, _, _, _ = _raw_data.wine()
-    credit, _, _, _ = _raw_data.credit()
+    wine = fetch_wine_quality(paper_split=True).data_train
+    credit = fetch_credit_default(paper_split=True).data_train
     return {"wine": wine, "breast cancer": cancer, "credit": credit.iloc[:n_rows]}
 
 
@@ -114,7 +114,7 @@ def bench_errors(args):
 
 
 def bench_calibration(args):
-    X, y, X_test, y_test = _raw_data.credit()
+    X, X_test, y, y_test = fetch_credit_default(paper_split=True, return_X_y=True)
     name = "default"
     X = X.assign(**{name: y.astype("category")}).iloc[: args.rows]
     imputer = VAEACImputer(random_state=0).fit(X)

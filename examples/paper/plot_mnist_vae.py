@@ -8,7 +8,8 @@ model are digits as well.
 
 The paper trains on all 60 000 images (Appendix B.3). To be quick, this script uses the
 first ``N_IMAGES``; set it to 60 000 for the full size.
-The files of MNIST are looked for in the folder that ``SKLEARN_CLUE_DATA`` names.
+:func:`~sklearn_clue.datasets.fetch_mnist` downloads the data once, unless the folder
+that ``SKLEARN_CLUE_DATA`` names has them.
 """
 
 # %%
@@ -17,15 +18,13 @@ The files of MNIST are looked for in the folder that ``SKLEARN_CLUE_DATA`` names
 # Grey values from 0 to 255 are taken as they are: integers are divided by 255.
 
 import argparse
-import gzip
-import os
 import time
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from sklearn_clue import VAEEncoder
+from sklearn_clue.datasets import fetch_mnist
 
 N_IMAGES = 6_000
 
@@ -35,15 +34,8 @@ parser.add_argument("--max-iter", type=int, default=None)
 parser.add_argument("--save", help="write the picture here instead of showing it")
 args, _ = parser.parse_known_args()
 
-
-def read_images(name):
-    folder = Path(os.environ.get("SKLEARN_CLUE_DATA", "."))
-    with gzip.open(folder / name) as file:
-        return np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
-
-
-X = read_images("train-images-idx3-ubyte.gz")[: args.images]
-X_test = read_images("t10k-images-idx3-ubyte.gz")
+X, X_test, _, _ = fetch_mnist(paper_split=True, return_X_y=True)
+X = X[: args.images]
 
 # %%
 # Training

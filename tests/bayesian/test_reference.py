@@ -1,8 +1,6 @@
 """The posterior against an exact method, and against real data."""
 
-import importlib.util
 import json
-import os
 import warnings
 from pathlib import Path
 
@@ -14,21 +12,6 @@ from sklearn.model_selection import train_test_split
 from sklearn_clue import BayesianMLPClassifier, BayesianMLPRegressor
 
 ROOT = Path(__file__).parents[2]
-
-needs_data = pytest.mark.skipif(
-    not os.environ.get("SKLEARN_CLUE_DATA"),
-    reason="SKLEARN_CLUE_DATA does not name the folder of the raw data files",
-)
-
-
-@pytest.fixture(scope="module")
-def raw_data():
-    """The reader of raw files that the benchmarks use."""
-    path = ROOT / "examples" / "benchmarks" / "_raw_data.py"
-    spec = importlib.util.spec_from_file_location("_raw_data", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_predictions_agree_with_nuts():
@@ -50,11 +33,12 @@ def test_predictions_agree_with_nuts():
     assert 0.8 <= np.mean(parts.epistemic / reference["epistemic_std"]) <= 1.25
 
 
-@needs_data
 @pytest.mark.real_data
 @pytest.mark.parametrize("seed", [0, 1])
-def test_wine_is_stable_by_default(raw_data, seed):
-    X, y, X_test, y_test = raw_data.wine()
+def test_wine_is_stable_by_default(fetch, seed):
+    X, X_test, y, y_test = fetch(
+        "fetch_wine_quality", paper_split=True, return_X_y=True
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # R-hat may be just above its limit
         model = BayesianMLPRegressor(random_state=seed).fit(X, y)
@@ -67,10 +51,9 @@ def test_wine_is_stable_by_default(raw_data, seed):
     assert abs(is_inside.mean() - 0.9) <= 3 * np.sqrt(0.9 * 0.1 / 160)
 
 
-@needs_data
 @pytest.mark.real_data
-def test_wines_unlike_the_training_data_are_more_uncertain(raw_data):
-    X, y, X_test, _ = raw_data.wine()
+def test_wines_unlike_the_training_data_are_more_uncertain(fetch):
+    X, X_test, y, _ = fetch("fetch_wine_quality", paper_split=True, return_X_y=True)
     limit = X["alcohol"].quantile(0.9)
     is_weak = X["alcohol"] <= limit
     with warnings.catch_warnings():
@@ -82,10 +65,9 @@ def test_wines_unlike_the_training_data_are_more_uncertain(raw_data):
     assert strong > 1.2 * ordinary.mean()
 
 
-@needs_data
 @pytest.mark.real_data
-def test_rejecting_uncertain_defendants_lowers_the_error(raw_data):
-    X, y, X_test, y_test = raw_data.compas(include_is_recid=False)
+def test_rejecting_uncertain_defendants_lowers_the_error(fetch):
+    X, X_test, y, y_test = fetch("fetch_compas", paper_split=True, return_X_y=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = BayesianMLPClassifier((50, 50), n_draws=40, random_state=0).fit(X, y)
