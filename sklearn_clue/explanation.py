@@ -7,6 +7,7 @@ summary, the HTML and the JSON are renderings of it.
 import math
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,10 @@ class SearchPath(NamedTuple):
 
     objective : ndarray of shape (n_rows, n_steps + 1)
         Value of the objective there.
+
+    See Also
+    --------
+    sklearn_clue.plotting.LatentPathDisplay : Draws the path of a row.
 
     Examples
     --------
@@ -138,6 +143,10 @@ class Explanation:
 
     note : str, default=None
         Something the reader should know, for example the units of the columns.
+
+    See Also
+    --------
+    sklearn_clue.plotting.ExplanationDisplay : The picture of it.
 
     Notes
     -----
@@ -531,6 +540,50 @@ class Explanation:
             the changes explain little.
         """
         return _rendering.summary(self.to_dict())
+
+    def _repr_html_(self):
+        shown = self[: _rendering.MAX_ROWS]
+        return _rendering.table(shown.to_dict(), n_rows=len(self))
+
+    def to_html(self, path):
+        """Write one page with all rows, to open in any browser.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file to write. It needs no network and no other file. A click on the
+            head of a column sorts the rows by it.
+
+        Returns
+        -------
+        path : pathlib.Path
+            The file written.
+        """
+        path = Path(path)
+        path.write_text(_rendering.page(self.to_dict()), encoding="utf-8")
+        return path
+
+    def plot(self, **kwargs):
+        """Draw the explanation.
+
+        Parameters
+        ----------
+        **kwargs : dict
+            Passed on to `from_explanation` of the display.
+
+        Returns
+        -------
+        display : ExplanationDisplay or ImageExplanationDisplay
+            The picture drawn; of images if `image_shape` is given.
+        """
+        from sklearn_clue.plotting import ExplanationDisplay, ImageExplanationDisplay
+
+        display = (
+            ExplanationDisplay
+            if self.image_shape is None
+            else (ImageExplanationDisplay)
+        )
+        return display.from_explanation(self, **kwargs)
 
 
 _SPREAD = "standard deviation"
