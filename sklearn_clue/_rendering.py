@@ -31,12 +31,12 @@ def value(content, decimals=None):
     """Write a value of the user's table."""
     if content is None:
         return "missing"
-    if isinstance(content, bool) or not isinstance(content, int | float):
+    if not isinstance(content, float):
         return str(content)
-    if isinstance(content, int):
-        return str(content)
-    if decimals is None or abs(content) >= 1e15:
-        return f"{content:.3g}"
+    if abs(content) >= 1e15:
+        return f"{content:.6g}"
+    if decimals is None:
+        return str(int(content)) if content.is_integer() else f"{content:.6g}"
     text = f"{content:.{decimals}f}"
     return text[1:] if float(text) == 0 and text.startswith("-") else text
 
@@ -47,7 +47,7 @@ def figure(number):
         return "–"
     if number == 0 or 0.005 <= abs(number) < 1000:
         return f"{number:.2f}"
-    return f"{number:.3g}"
+    return f"{number:.0f}" if 1000 <= abs(number) < 1e7 else f"{number:.3g}"
 
 
 def measured(before, after, unit):
@@ -62,8 +62,7 @@ def summary(facts):
 
 def _paragraph(row, facts):
     unit, threshold = facts["unit"], facts["threshold"]
-    before = row["uncertainty"]["before"]["total"]
-    after = row["uncertainty"]["after"]["total"]
+    before, after = (_total(row, when) for when in ("before", "after"))
     parts = [_what_changed(row, facts)]
 
     text = f"{facts['measure']} {measured(before, after, unit)}"
@@ -72,12 +71,10 @@ def _paragraph(row, facts):
         text += f", {side} the threshold of {figure(threshold)}"
     parts.append(text)
 
-    rebuilt = row["uncertainty"]["reconstructed"]
-    fall = before - after
-    if rebuilt is not None and fall > 0 and before - rebuilt["total"] >= fall / 2:
+    rebuilt = _total(row, "reconstructed")
+    if before > after and before - rebuilt >= (before - after) / 2:
         parts.append(
-            f"plain auto-encoding alone leads to {figure(rebuilt['total'])}, most of "
-            "the way"
+            f"plain auto-encoding alone leads to {figure(rebuilt)}, most of the way"
         )
     old, new = row["prediction"]["before"], row["prediction"]["after"]
     if facts["measure"] == "entropy" and old == new:
@@ -87,6 +84,12 @@ def _paragraph(row, facts):
     if row["converged"] is False:
         parts.append(f"the search had not settled after {row['n_iter']} steps")
     return f"{label(row)}: {'; '.join(parts)}."
+
+
+def _total(row, when):
+    """A total uncertainty, or NaN, which is neither above nor below anything."""
+    parts = row["uncertainty"][when]
+    return math.nan if parts is None or parts["total"] is None else parts["total"]
 
 
 def _what_changed(row, facts):
@@ -121,7 +124,7 @@ def _what_changed(row, facts):
 
 def _why_unchanged(row, facts):
     threshold = facts["threshold"]
-    if threshold is not None and row["uncertainty"]["before"]["total"] <= threshold:
+    if threshold is not None and _total(row, "before") <= threshold:
         return "nothing needs to change, the model does not reject this row"
     return "nothing changes, no surer row was found nearby"
 
@@ -154,7 +157,9 @@ def prediction(content):
     """Write a predicted class, mean, or means of several outputs."""
     if isinstance(content, list):
         return f"({', '.join(prediction(entry) for entry in content)})"
-    return f"{content:.3g}" if isinstance(content, float) else value(content)
+    if isinstance(content, float) and not 1000 <= abs(content) < 1e7:
+        return f"{content:.4g}"
+    return value(content, decimals=0)
 
 
 # --- HTML ---
@@ -188,6 +193,8 @@ overflow-wrap:break-word}
 .clue-x .same{opacity:.65}
 .clue-x .first{border-left:2px solid rgba(128,128,128,.5)}
 .clue-x .figures{border-top:2px solid rgba(128,128,128,.7)}
+.clue-x details{white-space:normal}
+.clue-x ol{margin:.3em 0;padding-left:1.4em;min-width:14em}
 .clue-x img{width:84px;image-rendering:pixelated;border:1px solid}
 """
 
@@ -358,6 +365,11 @@ def _side_by_side(facts):
         before, after = (row["uncertainty"][when] for when in ("before", "after"))
         yield f'<td class="first">{_uncertainty(before, most, facts)}</td>'
         yield f"<td>{_uncertainty(after, most, facts)}</td>"
+    if _has_reconstruction(rows):
+        yield "</tr><tr><th>after plain auto-encoding</th>"
+        for row in rows:
+            rebuilt = _uncertainty(row["uncertainty"]["reconstructed"], most, facts)
+            yield f'<td class="first"></td><td>{rebuilt}</td>'
     yield "</tr><tr><th>prediction</th>"
     for row in rows:
         old, new = _predictions(row)
@@ -370,7 +382,10 @@ def _listing(facts):
     rows = facts["rows"]
     is_image = facts["image_shape"] is not None
     heads = [("row", ""), (_measure(facts), "before, after")]
-    heads += [("explained", facts["unit"] or ""), ("prediction", ""), ("distance", "")]
+    heads += [("explained", facts["unit"] or "")]
+    if has_reconstruction := _has_reconstruction(rows):
+        heads.append(("auto-encoded", facts["unit"] or ""))
+    heads += [("prediction", ""), ("distance", "")]
     if has_choice := any(len(row["candidates"]) > 1 for row in rows):
         heads.append(("candidates", ""))
     if is_image:
@@ -395,20 +410,56 @@ def _listing(facts):
             for when in ("before", "after")
         )
         yield _cell(row["uncertainty"]["before"]["total"], f"{before}<br>{after}")
-        for name in ("uncertainty_explained", "prediction", "distance"):
-            if name == "prediction":
-                old, new = _predictions(row)
-                content = old if old == new else f"{old} → {new}"
-                yield _cell(row[name]["before"], content)
-            else:
-                yield _cell(row[name], figure(row[name]))
+        explained = row["uncertainty_explained"]
+        yield _cell(explained, figure(explained))
+        if has_reconstruction:
+            rebuilt = row["uncertainty"]["reconstructed"]["total"]
+            yield _cell(rebuilt, figure(rebuilt))
+        old, new = _predictions(row)
+        yield _cell(
+            row["prediction"]["before"], old if old == new else f"{old} → {new}"
+        )
+        yield _cell(row["distance"], figure(row["distance"]))
         if has_choice:
-            yield _cell(len(row["candidates"]), len(row["candidates"]))
+            yield _cell(len(row["candidates"]), _alternatives(row, facts))
         if not is_image:
             for entry, feature in zip(row["changes"], facts["features"], strict=True):
                 yield _cell(entry["before"], _both_values(entry, feature))
         yield "</tr>"
     yield "</tbody></table>"
+
+
+def _has_reconstruction(rows):
+    return any(row["uncertainty"]["reconstructed"] is not None for row in rows)
+
+
+def _alternatives(row, facts):
+    """All counterfactuals of a row, to unfold."""
+    candidates = row["candidates"]
+    if len(candidates) == 1:
+        return "1"
+    lines = []
+    for candidate in candidates:
+        texts = [
+            f"{facts['measure']} {figure(candidate['total'])}",
+            f"distance {figure(candidate['distance'])}",
+        ]
+        if candidate["count"] > 1:
+            texts.append(f"found {candidate['count']} times")
+        if facts["image_shape"] is None:
+            texts += [
+                f"{feature['name']} {new}"
+                for entry, feature, after in zip(
+                    row["changes"], facts["features"], candidate["values"], strict=True
+                )
+                if (new := value(after, feature["decimals"]))
+                != value(entry["before"], feature["decimals"])
+            ]
+        lines.append(f"<li>{_text(', '.join(texts))}</li>")
+    return (
+        f"<details><summary>{len(candidates)}</summary>"
+        f"<ol>{''.join(lines)}</ol></details>"
+    )
 
 
 def _cell(key, content):
@@ -422,8 +473,10 @@ def _measure(facts):
 def _most(rows):
     """The largest uncertainty shown, which the bars are drawn to."""
     totals = [
-        row["uncertainty"][when]["total"] or 0.0
-        for row, when in itertools.product(rows, ("before", "after"))
+        parts["total"] or 0.0
+        for row in rows
+        for parts in row["uncertainty"].values()
+        if parts is not None
     ]
     return max(totals, default=0.0) or 1.0
 

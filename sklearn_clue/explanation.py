@@ -512,19 +512,21 @@ class Explanation:
 
     def _candidate_facts(self):
         facts = [[] for _ in range(len(self))]
+        if not facts:
+            return facts
         details = self.candidate_details
         names = [name for name in details.columns if name != "row"]
         records = zip(*(details[name].tolist() for name in names), strict=True)
-        columns = [
-            [_column_values(table, j) for j in range(table.shape[1])]
-            for table in self.candidates
-        ]
+        together = _stack(self.candidates)
+        columns = [_column_values(together, j) for j in range(len(self.schema))]
+        # The candidates of a row stand together, in the order of their ranks.
+        starts = np.cumsum([0, *(len(table) for table in self.candidates)])
         for row, record in zip(details["row"].tolist(), records, strict=True):
             entry = {
                 name: _plain(value) for name, value in zip(names, record, strict=True)
             }
-            rank = entry["rank"]
-            entry["values"] = [_plain(column[rank]) for column in columns[row]]
+            position = starts[row] + entry["rank"]
+            entry["values"] = [_plain(column[position]) for column in columns]
             facts[row].append(entry)
         return facts
 
@@ -699,6 +701,16 @@ def _take(rows, positions):
     return np.asarray(rows)[positions]
 
 
+def _stack(tables):
+    if is_pandas_df(tables[0]):
+        return pd.concat(tables)
+    if is_polars_df(tables[0]):
+        import polars as pl
+
+        return pl.concat(tables)
+    return np.concatenate([np.asarray(table) for table in tables])
+
+
 def _take_details(details, positions):
     """Lines of the chosen rows, in their new order and under their new positions."""
     rows = details["row"].to_numpy()
@@ -774,16 +786,21 @@ def _decimals(column):
     return max(0, 2 - math.floor(math.log10(column.scale)))
 
 
+_JSON_TYPES = {type(None), bool, int, str}
+
+
 def _plain(value):
     """A value as JSON knows it; what is missing or not finite as None."""
-    if value is None or isinstance(value, str):
+    if type(value) in _JSON_TYPES:  # nearly all values, and quickly told
         return value
+    if isinstance(value, str):
+        return str(value)
     if isinstance(value, list | tuple | np.ndarray):
         return [_plain(entry) for entry in value]
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, Integral):
         return int(value)
-    if isinstance(value, Real):
+    if isinstance(value, float | Real):
         return float(value) if math.isfinite(value) else None
     return None if value is pd.NA or value is pd.NaT else str(value)

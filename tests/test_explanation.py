@@ -7,13 +7,14 @@ import shutil
 import struct
 import subprocess
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_clue import Explanation, TabularEncoder, Uncertainty
+from sklearn_clue import Explanation, TabularEncoder, Uncertainty, _rendering
 from sklearn_clue.encoding import ColumnSchema, FeatureSchema
 from sklearn_clue.explanation import SearchPath, knee_distances, knee_index
 
@@ -443,6 +444,48 @@ def test_summary_of_many_changes():
     assert "x5 5.0 → 55.0 and 3 more; entropy" in explanation.summary()
 
 
+@pytest.mark.parametrize(
+    "content, decimals, text",
+    [
+        (None, 2, "missing"),
+        (True, None, "True"),
+        (3, 0, "3"),
+        (3.14159, 2, "3.14"),
+        (-0.001, 2, "0.00"),
+        (2019.0, None, "2019"),  # a category of floats
+        (0.125, None, "0.125"),
+        (1e20, 0, "1e+20"),
+    ],
+)
+def test_values_are_written_in_the_digits_that_matter(content, decimals, text):
+    assert _rendering.value(content, decimals) == text
+
+
+def test_figures_are_written_in_the_digits_that_matter():
+    numbers = (0.0, 0.614, 0.00312, 12345.6, 1.5e9, None, -0.25)
+    assert [_rendering.figure(number) for number in numbers] == [
+        "0.00",
+        "0.61",
+        "0.00312",
+        "12346",
+        "1.5e+09",
+        "–",
+        "-0.25",
+    ]
+    assert _rendering.prediction([5.25, 23456.7]) == "(5.25, 23457)"
+
+
+def test_unknown_uncertainty_breaks_nothing(explanation, tmp_path):
+    explanation = replace(
+        explanation,
+        uncertainty_before=parts(np.full(4, np.nan)),
+        uncertainty_reconstructed=None,
+    )
+    assert "entropy – → 0.10 nats; prediction" in explanation.summary()
+    explanation.to_html(tmp_path / "page.html")
+    explanation._repr_html_()
+
+
 def test_repr_is_short(explanation):
     assert repr(explanation) == (
         "<Explanation of 4 rows by CLUE: mean entropy 0.50 → 0.15 nats>"
@@ -511,7 +554,8 @@ def test_notebook_table_is_side_by_side(explanation):
     assert lines[3][:5] == [HOSTILE, "felony", "felony", "felony", "→ misdemeanour <b>"]
     assert lines[4][3:5] == ["3.200", "↑ 3.450"]
     assert lines[5][:3] == ["entropy (nats)", " 0.40", " 0.10"]
-    assert lines[6][:3] == ["prediction", "no", "yes"]
+    assert lines[6][:3] == ["after plain auto-encoding", "", " 0.35"]
+    assert lines[7][:3] == ["prediction", "no", "yes"]
     # Marks do not rest on colour: bold, in a frame.
     assert page.count("<b style") == 3 + 1  # and one in the legend
     assert "units &amp; &lt;i&gt;" in page
@@ -569,6 +613,7 @@ def test_page_lists_all_rows(tmp_path, explanation):
     assert cells.lines[1][1:] == [
         " 0.40 0.10",
         "0.30",
+        "0.35",
         "no → yes",
         "0.00",
         "1",
@@ -576,7 +621,13 @@ def test_page_lists_all_rows(tmp_path, explanation):
         "felony",
         "3.900",
     ]
-    assert cells.lines[0][5] == "candidates" and cells.lines[2][5] == "2"
+    assert cells.lines[0][6] == "candidates"
+    assert cells.lines[2][6] == (
+        "2"
+        "entropy 0.12, distance 1.00, found 2 times, priors 30, "
+        f"{HOSTILE} misdemeanour <b>, pH 3.450"
+        f"entropy 0.14, distance 2.00, priors 30, {HOSTILE} misdemeanour <b>, pH 3.450"
+    )
     assert "Distance weight: 2.00; rejected above: 0.45 nats." in page
     # Self-contained.
     assert not any(
@@ -671,7 +722,7 @@ def test_page_sorts_in_a_browser(browser, explanation, tmp_path):
     const order = () => [...document.querySelectorAll("tbody th")].map(
         (head) => head.textContent).join("");
     const orders = [order()];
-    for (const column of [2, 2, 0, 0, 4]) {
+    for (const column of [2, 2, 0, 0, 5]) {
         document.querySelectorAll("thead button")[column].click();
         orders.push(order());
     }

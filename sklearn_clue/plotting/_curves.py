@@ -122,8 +122,8 @@ class LatentPathDisplay:
             A fitted explainer with a method `latent_uncertainty(Z)` that returns the
             `Uncertainty` of what latents decode to.
 
-        explanation : Explanation
-            What the explainer returned; it must hold a `path`.
+        explanation : Explanation, or {ndarray, DataFrame} of shape (n_rows, n_features)
+            What the explainer returned, with a `path`; or rows for it to explain.
 
         row : int, default=0
             The position of the row to draw.
@@ -146,6 +146,8 @@ class LatentPathDisplay:
             The display, drawn.
         """
         _check_kind(kind)
+        if not isinstance(explanation, Explanation):
+            explanation = explainer.explain(explanation)
         if explanation.path is None:
             raise ValueError(
                 "This explanation holds no path, since its method does not search a "
@@ -427,6 +429,11 @@ class UncertaintyMapDisplay:
             else:
                 titles[response] = f"{response} ({unit})"
                 values = getattr(parts, response)
+            if np.ndim(values) > 1:
+                raise ValueError(
+                    "A map shows one output, but the estimator has "
+                    f"{np.shape(values)[1]}. Fit one estimator per output."
+                )
             maps[response] = np.asarray(values).reshape(len(grid_y), len(grid_x))
         held = len(names) - 2
         note = f"{held} other features held at their median" if held else ""

@@ -65,6 +65,18 @@ def test_path_in_two_latents(table_explanation):
     assert display.plot(ax=ax).figure_ is figure
 
 
+def test_path_of_rows_to_explain(table_explanation):
+    class Explainer(BowlExplainer):
+        def explain(self, X):
+            assert X is table_explanation.X
+            return with_path(table_explanation, np.eye(2))
+
+    display = LatentPathDisplay.from_explainer(
+        Explainer(), table_explanation.X, grid_resolution=3
+    )
+    np.testing.assert_array_equal(display.path, np.eye(2))
+
+
 def test_path_in_many_latents_lies_in_its_plane(table_explanation):
     rng = np.random.default_rng(0)
     basis = np.linalg.qr(rng.normal(size=(5, 5)))[0]
@@ -228,6 +240,12 @@ def test_other_features_are_held(container):
 
 
 def test_map_errors():
+    class TwoOutputs(Slope):
+        def predict(self, X):
+            return np.asarray(X)
+
+    with pytest.raises(ValueError, match="one output, but the estimator has 2"):
+        UncertaintyMapDisplay.from_estimator(TwoOutputs(), POINTS)
     frame = pd.DataFrame({"x": [0.0, 1.0], "c": ["u", "v"]})
     with pytest.raises(ValueError, match="numbers, but 'c' is not"):
         UncertaintyMapDisplay.from_estimator(HalfPlanes(), frame)
