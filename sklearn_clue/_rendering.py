@@ -17,6 +17,7 @@ __all__ = []
 
 MAX_ROWS = 5  # that a notebook shows
 _MAX_NAMED = 6  # changes that a paragraph names
+_MAX_LENGTH = 60  # characters of a value that a table shows
 
 
 # --- Words ---
@@ -73,8 +74,9 @@ def _paragraph(row, facts):
 
     rebuilt = _total(row, "reconstructed")
     if before > after and before - rebuilt >= (before - after) / 2:
+        share = "most" if rebuilt > after else "all"
         parts.append(
-            f"plain auto-encoding alone leads to {figure(rebuilt)}, most of the way"
+            f"plain auto-encoding alone leads to {figure(rebuilt)}, {share} of the way"
         )
     old, new = row["prediction"]["before"], row["prediction"]["after"]
     if facts["measure"] == "entropy" and old == new:
@@ -172,7 +174,7 @@ _FILLS = {
     "epistemic": "repeating-linear-gradient(45deg,#0072b2 0 3px,transparent 3px 5px)",
 }
 _MEANINGS = {"aleatoric": "noise in the data", "epistemic": "too little data nearby"}
-_MARK = "border:2px solid;border-radius:3px;padding:0 .3em;white-space:nowrap"
+_MARK = "display:inline-block;border:2px solid;border-radius:3px;padding:0 .3em"
 _BAR = (
     "display:inline-block;box-sizing:border-box;height:.8em;border:1px solid;"
     "vertical-align:middle;white-space:nowrap;overflow:hidden;line-height:0;"
@@ -194,7 +196,7 @@ overflow-wrap:break-word}
 .clue-x .first{border-left:2px solid rgba(128,128,128,.5)}
 .clue-x .figures{border-top:2px solid rgba(128,128,128,.7)}
 .clue-x details{white-space:normal}
-.clue-x ol{margin:.3em 0;padding-left:1.4em;min-width:14em}
+.clue-x ol{margin:.3em 0;padding-left:1.4em;width:34em}
 .clue-x img{width:84px;image-rendering:pixelated;border:1px solid}
 """
 
@@ -210,7 +212,7 @@ box-shadow:0 2px CanvasText;vertical-align:bottom}
 .clue-x tbody th{position:sticky;left:0;background:Canvas;z-index:1;font-weight:600;
 min-width:4em}
 .clue-x thead th:first-child{left:0;z-index:3}
-.clue-x td{white-space:nowrap}
+.clue-x table td{white-space:nowrap;max-width:none}
 .clue-x th button{font:inherit;color:inherit;background:none;border:0;padding:0;
 cursor:pointer;text-align:left}
 .clue-x th button::after{content:" \\2195";opacity:.45}
@@ -354,7 +356,7 @@ def _side_by_side(facts):
         yield f"<tr><th>{_text(feature['name'])}</th>"
         for row in rows:
             entry = row["changes"][position]
-            old = _text(value(entry["before"], feature["decimals"]))
+            old = _value(entry["before"], feature)
             same = "" if entry["highlighted"] else ' class="same"'
             yield f'<td class="first">{old}</td>'
             yield f"<td{same}>{_new_value(entry, feature)}</td>"
@@ -501,16 +503,23 @@ def _uncertainty(parts, most, facts):
     )
 
 
+def _value(content, feature):
+    """A value of the user's, cut if long; its tooltip holds all of it."""
+    text = value(content, feature["decimals"])
+    if len(text) <= _MAX_LENGTH:
+        return _text(text)
+    return f'<span title="{_text(text)}">{_text(text[: _MAX_LENGTH - 1])}…</span>'
+
+
 def _new_value(entry, feature):
-    text = _text(value(entry["after"], feature["decimals"]))
+    new = _value(entry["after"], feature)
     if not entry["highlighted"]:
-        return text
-    return f'<b style="{_MARK}"{_tooltip(entry)}>{_arrow(entry)} {text}</b>'
+        return new
+    return f'<b style="{_MARK}"{_tooltip(entry)}>{_arrow(entry)}&nbsp;{new}</b>'
 
 
 def _both_values(entry, feature):
-    old = _text(value(entry["before"], feature["decimals"]))
-    new = _text(value(entry["after"], feature["decimals"]))
+    old, new = _value(entry["before"], feature), _value(entry["after"], feature)
     if entry["highlighted"]:
         return f'<b style="{_MARK}"{_tooltip(entry)}>{old} → {new}</b>'
     return old if old == new else f"{old} → {new}"

@@ -438,6 +438,11 @@ def test_summary_of_a_row_that_is_sure(explanation):
     assert row.summary().startswith("a: nothing needs to change, the model does not")
 
 
+def test_summary_says_when_auto_encoding_did_it_all(explanation):
+    explanation = replace(explanation, uncertainty_reconstructed=parts([0.1] * 4))
+    assert "alone leads to 0.10, all of the way;" in explanation.summary()
+
+
 def test_summary_of_many_changes():
     X = np.vstack([np.arange(9.0), np.arange(9.0) + 50])
     explanation = make_explanation(X, X[::-1])
@@ -550,9 +555,15 @@ def test_notebook_table_is_side_by_side(explanation):
     lines = Cells(page).lines
     assert lines[0] == ["", "a", "b", "c", "d"]
     assert lines[1] == ["feature"] + ["original", "counterfactual"] * 4
-    assert lines[2][:5] == ["priors", "90", "↓ 20", "20", "30"]
-    assert lines[3][:5] == [HOSTILE, "felony", "felony", "felony", "→ misdemeanour <b>"]
-    assert lines[4][3:5] == ["3.200", "↑ 3.450"]
+    assert lines[2][:5] == ["priors", "90", "↓\xa020", "20", "30"]
+    assert lines[3][:5] == [
+        HOSTILE,
+        "felony",
+        "felony",
+        "felony",
+        "→\xa0misdemeanour <b>",
+    ]
+    assert lines[4][3:5] == ["3.200", "↑\xa03.450"]
     assert lines[5][:3] == ["entropy (nats)", " 0.40", " 0.10"]
     assert lines[6][:3] == ["after plain auto-encoding", "", " 0.35"]
     assert lines[7][:3] == ["prediction", "no", "yes"]
@@ -586,6 +597,13 @@ def test_notebook_table_is_limited():
     assert "surer of 20 rows" in page and "The first 5 are shown" in page
     assert len(Cells(page).lines[0]) == 6
     assert "are shown" not in explanation[:5]._repr_html_()
+
+
+def test_long_values_are_cut():
+    X = pd.DataFrame({"text": ["<" * 100, "b"]})
+    page = make_explanation(X, X[::-1])._repr_html_()
+    assert Cells(page).lines[2][1] == "<" * 59 + "…"
+    assert f'title="{"&lt;" * 100}"' in page
 
 
 def test_bars_show_the_split():
