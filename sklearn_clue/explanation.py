@@ -7,6 +7,7 @@ summary, the HTML and the JSON are renderings of it.
 import math
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,10 @@ class SearchPath(NamedTuple):
 
     objective : ndarray of shape (n_rows, n_steps + 1)
         Value of the objective there.
+
+    See Also
+    --------
+    sklearn_clue.plotting.LatentPathDisplay : Draws the path of a row.
 
     Examples
     --------
@@ -138,6 +143,10 @@ class Explanation:
 
     note : str, default=None
         Something the reader should know, for example the units of the columns.
+
+    See Also
+    --------
+    sklearn_clue.plotting.ExplanationDisplay : The picture of it.
 
     Notes
     -----
@@ -503,19 +512,21 @@ class Explanation:
 
     def _candidate_facts(self):
         facts = [[] for _ in range(len(self))]
+        if not facts:
+            return facts
         details = self.candidate_details
         names = [name for name in details.columns if name != "row"]
         records = zip(*(details[name].tolist() for name in names), strict=True)
-        columns = [
-            [_column_values(table, j) for j in range(table.shape[1])]
-            for table in self.candidates
-        ]
+        together = _stack(self.candidates)
+        columns = [_column_values(together, j) for j in range(len(self.schema))]
+        # The candidates of a row stand together, in the order of their ranks.
+        starts = np.cumsum([0, *(len(table) for table in self.candidates)])
         for row, record in zip(details["row"].tolist(), records, strict=True):
             entry = {
                 name: _plain(value) for name, value in zip(names, record, strict=True)
             }
-            rank = entry["rank"]
-            entry["values"] = [_plain(column[rank]) for column in columns[row]]
+            position = starts[row] + entry["rank"]
+            entry["values"] = [_plain(column[position]) for column in columns]
             facts[row].append(entry)
         return facts
 
@@ -531,6 +542,50 @@ class Explanation:
             the changes explain little.
         """
         return _rendering.summary(self.to_dict())
+
+    def _repr_html_(self):
+        shown = self[: _rendering.MAX_ROWS]
+        return _rendering.table(shown.to_dict(), n_rows=len(self))
+
+    def to_html(self, path):
+        """Write one page with all rows, to open in any browser.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file to write. It needs no network and no other file. A click on the
+            head of a column sorts the rows by it.
+
+        Returns
+        -------
+        path : pathlib.Path
+            The file written.
+        """
+        path = Path(path)
+        path.write_text(_rendering.page(self.to_dict()), encoding="utf-8")
+        return path
+
+    def plot(self, **kwargs):
+        """Draw the explanation.
+
+        Parameters
+        ----------
+        **kwargs : dict
+            Passed on to `from_explanation` of the display.
+
+        Returns
+        -------
+        display : ExplanationDisplay or ImageExplanationDisplay
+            The picture drawn; of images if `image_shape` is given.
+        """
+        from sklearn_clue.plotting import ExplanationDisplay, ImageExplanationDisplay
+
+        display = (
+            ExplanationDisplay
+            if self.image_shape is None
+            else (ImageExplanationDisplay)
+        )
+        return display.from_explanation(self, **kwargs)
 
 
 _SPREAD = "standard deviation"
@@ -646,6 +701,16 @@ def _take(rows, positions):
     return np.asarray(rows)[positions]
 
 
+def _stack(tables):
+    if is_pandas_df(tables[0]):
+        return pd.concat(tables)
+    if is_polars_df(tables[0]):
+        import polars as pl
+
+        return pl.concat(tables)
+    return np.concatenate([np.asarray(table) for table in tables])
+
+
 def _take_details(details, positions):
     """Lines of the chosen rows, in their new order and under their new positions."""
     rows = details["row"].to_numpy()
@@ -721,16 +786,21 @@ def _decimals(column):
     return max(0, 2 - math.floor(math.log10(column.scale)))
 
 
+_JSON_TYPES = {type(None), bool, int, str}
+
+
 def _plain(value):
     """A value as JSON knows it; what is missing or not finite as None."""
-    if value is None or isinstance(value, str):
+    if type(value) in _JSON_TYPES:  # nearly all values, and quickly told
         return value
+    if isinstance(value, str):
+        return str(value)
     if isinstance(value, list | tuple | np.ndarray):
         return [_plain(entry) for entry in value]
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, Integral):
         return int(value)
-    if isinstance(value, Real):
+    if isinstance(value, float | Real):
         return float(value) if math.isfinite(value) else None
     return None if value is pd.NA or value is pd.NaT else str(value)

@@ -1,10 +1,23 @@
 """Fixtures shared by the whole suite."""
 
+import os
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from sklearn_clue import datasets
+
+os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn in memory
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    """Close what a test drew; do not load matplotlib for tests that draw nothing."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture

@@ -1,13 +1,20 @@
 """The result of an explainer: a sequence of rows, and the facts about them."""
 
+import base64
 import json
 import pickle
+import shutil
+import struct
+import subprocess
+import zlib
+from dataclasses import replace
+from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_clue import Explanation, TabularEncoder, Uncertainty
+from sklearn_clue import Explanation, TabularEncoder, Uncertainty, _rendering
 from sklearn_clue.encoding import ColumnSchema, FeatureSchema
 from sklearn_clue.explanation import SearchPath, knee_distances, knee_index
 
@@ -401,7 +408,7 @@ def test_images(shape):
     assert "changes" not in facts["rows"][0]
     assert not explanation.changes["highlighted"].any()
     first, second = explanation.summary().splitlines()
-    assert first.startswith(f"row 0: 3 pixels of {np.prod(shape[-2:])} clearly change;")
+    assert first.startswith(f"row 0: 3 of {np.prod(shape[-2:])} pixels change clearly;")
     assert second.startswith("row 1: nothing changes")
 
 
@@ -431,10 +438,57 @@ def test_summary_of_a_row_that_is_sure(explanation):
     assert row.summary().startswith("a: nothing needs to change, the model does not")
 
 
+def test_summary_says_when_auto_encoding_did_it_all(explanation):
+    explanation = replace(explanation, uncertainty_reconstructed=parts([0.1] * 4))
+    assert "alone leads to 0.10, all of the way;" in explanation.summary()
+
+
 def test_summary_of_many_changes():
     X = np.vstack([np.arange(9.0), np.arange(9.0) + 50])
     explanation = make_explanation(X, X[::-1])
     assert "x5 5.0 → 55.0 and 3 more; entropy" in explanation.summary()
+
+
+@pytest.mark.parametrize(
+    "content, decimals, text",
+    [
+        (None, 2, "missing"),
+        (True, None, "True"),
+        (3, 0, "3"),
+        (3.14159, 2, "3.14"),
+        (-0.001, 2, "0.00"),
+        (2019.0, None, "2019"),  # a category of floats
+        (0.125, None, "0.125"),
+        (1e20, 0, "1e+20"),
+    ],
+)
+def test_values_are_written_in_the_digits_that_matter(content, decimals, text):
+    assert _rendering.value(content, decimals) == text
+
+
+def test_figures_are_written_in_the_digits_that_matter():
+    numbers = (0.0, 0.614, 0.00312, 12345.6, 1.5e9, None, -0.25)
+    assert [_rendering.figure(number) for number in numbers] == [
+        "0.00",
+        "0.61",
+        "0.00312",
+        "12346",
+        "1.5e+09",
+        "–",
+        "-0.25",
+    ]
+    assert _rendering.prediction([5.25, 23456.7]) == "(5.25, 23457)"
+
+
+def test_unknown_uncertainty_breaks_nothing(explanation, tmp_path):
+    explanation = replace(
+        explanation,
+        uncertainty_before=parts(np.full(4, np.nan)),
+        uncertainty_reconstructed=None,
+    )
+    assert "entropy – → 0.10 nats; prediction" in explanation.summary()
+    explanation.to_html(tmp_path / "page.html")
+    explanation._repr_html_()
 
 
 def test_repr_is_short(explanation):
@@ -466,3 +520,243 @@ def test_knee_at_given_maxima():
     np.testing.assert_allclose(distances, np.hypot([0.75, 0.5], [0, 0.5]) / 2**0.5)
     assert knee_index([0.0, 0.0], [0.0, 0.0]) == 0
     assert knee_index([np.nan, 1.0], [1.0, 1.0]) == 1
+
+
+# --- HTML ---
+
+
+class Cells(HTMLParser):
+    """Collects the text of the cells of a table, line by line, and all tags."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.lines, self.tags, self.is_open = [], [], False
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.lines.append([])
+        elif tag in ("td", "th"):
+            self.is_open = True
+            self.lines[-1].append("")
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th"):
+            self.is_open = False
+
+    def handle_data(self, data):
+        if self.is_open:
+            self.lines[-1][-1] += data
+
+
+def test_notebook_table_is_side_by_side(explanation):
+    page = explanation._repr_html_()
+    lines = Cells(page).lines
+    assert lines[0] == ["", "a", "b", "c", "d"]
+    assert lines[1] == ["feature"] + ["original", "counterfactual"] * 4
+    assert lines[2][:5] == ["priors", "90", "↓\xa020", "20", "30"]
+    assert lines[3][:5] == [
+        HOSTILE,
+        "felony",
+        "felony",
+        "felony",
+        "→\xa0misdemeanour <b>",
+    ]
+    assert lines[4][3:5] == ["3.200", "↑\xa03.450"]
+    assert lines[5][:3] == ["entropy (nats)", " 0.40", " 0.10"]
+    assert lines[6][:3] == ["after plain auto-encoding", "", " 0.35"]
+    assert lines[7][:3] == ["prediction", "no", "yes"]
+    # Marks do not rest on colour: bold, in a frame.
+    assert page.count("<b style") == 3 + 1  # and one in the legend
+    assert "units &amp; &lt;i&gt;" in page
+
+
+def test_everything_from_the_data_is_escaped(explanation, tmp_path):
+    for page in (
+        explanation._repr_html_(),
+        explanation.to_html(tmp_path / "page.html").read_text(encoding="utf-8"),
+    ):
+        assert "<script>alert" not in page and "<b>" not in page
+        assert "&lt;script&gt;alert(&#x27;né&#x27;)&lt;/script&gt;" in page
+    index = pd.Index(["<img src=x onerror=alert(1)>"])
+    X = pd.DataFrame({"x": [1.0]}, index=index)
+    hostile = make_explanation(
+        X, X, method="<u>", note="<u>", prediction_before=np.array(['"><u>'])
+    )
+    assert "<u>" not in hostile._repr_html_() + hostile.to_html(
+        tmp_path / "page.html"
+    ).read_text(encoding="utf-8")
+    assert "<img" not in hostile._repr_html_()
+
+
+def test_notebook_table_is_limited():
+    X = np.arange(40.0).reshape(20, 2)
+    explanation = make_explanation(X, X)
+    page = explanation._repr_html_()
+    assert "surer of 20 rows" in page and "The first 5 are shown" in page
+    assert len(Cells(page).lines[0]) == 6
+    assert "are shown" not in explanation[:5]._repr_html_()
+
+
+def test_long_values_are_cut():
+    X = pd.DataFrame({"text": ["<" * 100, "b"]})
+    page = make_explanation(X, X[::-1])._repr_html_()
+    assert Cells(page).lines[2][1] == "<" * 59 + "…"
+    assert f'title="{"&lt;" * 100}"' in page
+
+
+def test_bars_show_the_split():
+    X = np.array([[1.0], [2.0]])
+    kwargs = {
+        "uncertainty_before": Uncertainty(*np.array([[5.0, 5.0], [4.0, 0], [3.0, 5]])),
+        "uncertainty_after": Uncertainty(*np.array([[2.5, 0.0], [1.5, 0], [2.0, 0]])),
+    }
+    page = make_explanation(X, X, is_classification=False, **kwargs)._repr_html_()
+    assert 'aria-label="aleatoric 4.00, epistemic 3.00"' in page
+    assert "width:6.00em" in page and "width:3.00em" in page
+    assert "width:64.0%" in page and "width:36.0%" in page  # 16 and 9 of 25
+    assert "by share of the variance" in page
+
+    kwargs["uncertainty_before"] = parts([0.4, 0.4], share=0.25)
+    page = make_explanation(X, X, **kwargs)._repr_html_()
+    assert "width:25.0%" in page and "width:75.0%" in page
+
+
+def test_page_lists_all_rows(tmp_path, explanation):
+    path = explanation.to_html(str(tmp_path / "page.html"))
+    page = path.read_text(encoding="utf-8")
+    cells = Cells(page)
+    assert [line[0] for line in cells.lines] == ["row", "a", "b", "c", "d"]
+    assert cells.lines[1][1:] == [
+        " 0.40 0.10",
+        "0.30",
+        "0.35",
+        "no → yes",
+        "0.00",
+        "1",
+        "90 → 20",
+        "felony",
+        "3.900",
+    ]
+    assert cells.lines[0][6] == "candidates"
+    assert cells.lines[2][6] == (
+        "2"
+        "entropy 0.12, distance 1.00, found 2 times, priors 30, "
+        f"{HOSTILE} misdemeanour <b>, pH 3.450"
+        f"entropy 0.14, distance 2.00, priors 30, {HOSTILE} misdemeanour <b>, pH 3.450"
+    )
+    assert "Distance weight: 2.00; rejected above: 0.45 nats." in page
+    # Self-contained.
+    assert not any(
+        value and ("//" in value or value.endswith((".js", ".css")))
+        for _, attributes in cells.tags
+        for name, value in attributes.items()
+        if name in ("src", "href")
+    )
+
+
+def read_png(address):
+    content = base64.b64decode(address.removeprefix("data:image/png;base64,"))
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    position, chunks = 8, {}
+    while position < len(content):
+        (size,) = struct.unpack(">I", content[position : position + 4])
+        kind = content[position + 4 : position + 8]
+        data = content[position + 8 : position + 8 + size]
+        (check,) = struct.unpack(">I", content[position + 8 + size :][:4])
+        assert check == zlib.crc32(kind + data)
+        chunks[kind] = data
+        position += 12 + size
+    width, height, depth, colour_type = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
+    assert depth == 8
+    lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), dtype=np.uint8)
+    lines = lines.reshape(height, 1 + width * {0: 1, 2: 3}[colour_type])
+    assert not lines[:, 0].any()
+    return lines[:, 1:].reshape(height, width, -1)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (1, 4, 4), (3, 2, 5), (2, 2, 5)])
+def test_images_are_pictures(shape, tmp_path):
+    explanation = image_explanation(shape)
+    page = explanation.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    images = [dict(attrs) for tag, attrs in Cells(page).tags if tag == "img"]
+    assert [image["alt"] for image in images[:3]] == [
+        "original of row 0",
+        "counterfactual of row 0",
+        "difference of row 0",
+    ]
+    pictures = [read_png(image["src"]) for image in images]
+    pixels = explanation.X[0].reshape(-1, *shape[-2:])
+    if len(pixels) == 2:
+        pixels = pixels.mean(axis=0, keepdims=True)
+    np.testing.assert_allclose(pictures[0], 255 * np.moveaxis(pixels, 0, -1), atol=0.51)
+    # Nothing changes in the second row: its difference is grey all over.
+    assert (pictures[5] == 247).all() and not (pictures[2] == 247).all()
+    assert explanation._repr_html_().count("<img") == 6
+
+
+def test_pages_of_nothing(tmp_path, explanation):
+    for empty in (explanation[:0], image_explanation()[:0]):
+        assert "0 rows" in empty._repr_html_()
+        assert "0 rows" in empty.to_html(tmp_path / "page.html").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    found = [path for name in names if (path := shutil.which(name))]
+    if not found:
+        pytest.skip(f"no browser: none of {', '.join(names)} is on the path")
+    return found[0]
+
+
+def open_page(browser, path, tmp_path):
+    """Load a page without a window; return its document and what it logged."""
+    result = subprocess.run(
+        [
+            browser,
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--enable-logging=stderr",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--dump-dom",
+            path.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    console = [line for line in result.stderr.splitlines() if "CONSOLE" in line]
+    return result.stdout, console
+
+
+def test_page_sorts_in_a_browser(browser, explanation, tmp_path):
+    path = explanation[[1, 0, 3, 2]].to_html(tmp_path / "page.html")
+    # Clicks on heads, and writes the order of the rows after each click.
+    clicks = """<script>
+    const order = () => [...document.querySelectorAll("tbody th")].map(
+        (head) => head.textContent).join("");
+    const orders = [order()];
+    for (const column of [2, 2, 0, 0, 5]) {
+        document.querySelectorAll("thead button")[column].click();
+        orders.push(order());
+    }
+    document.body.dataset.orders = orders.join(" ");
+    console.error("the console is heard");
+    </script></body>"""
+    page = path.read_text(encoding="utf-8")
+    path.write_text(page.replace("</body>", clicks), encoding="utf-8")
+    document, console = open_page(browser, path, tmp_path)
+    orders = dict(Cells(document).tags)["body"]["data-orders"].split()
+    assert orders == [
+        "badc",  # as given
+        "dcba",  # by uncertainty explained, the largest first
+        "abcd",  # and the other way round
+        "abcd",  # by the name of the row
+        "dcba",
+        "dcba",  # by distance
+    ]
+    assert len(console) == 1 and "the console is heard" in console[0], console

@@ -1,0 +1,384 @@
+"""Pictures of single explanations: what would have to change."""
+
+import numpy as np
+import pandas as pd
+
+from sklearn_clue import _rendering
+from sklearn_clue.plotting._style import BLUE, GREY, check_axes, literal, new_axes
+
+__all__ = ["ExplanationDisplay", "ImageExplanationDisplay"]
+
+
+class ExplanationDisplay:
+    """How far each feature moves from a row to its counterfactual.
+
+    Bars show the change in percentile points of the training distribution. What the
+    explanation highlights is drawn in full colour, with its values in bold; a category
+    that changes has no length and shows as a diamond.
+
+    Use :meth:`from_explanation` to make one.
+
+    Parameters
+    ----------
+    changes : list of DataFrame
+        One frame per row that is drawn, with one line per feature from the largest
+        change to the smallest: `feature`, `values` (the text before → after), `shift`
+        (in percentile points, NaN if it cannot be measured) and `highlighted`.
+
+    titles : list of str
+        The titles of the rows.
+
+    n_left_out : list of int
+        For each row the number of features that are not drawn.
+
+    Attributes
+    ----------
+    axes_ : ndarray of Axes of shape (n_rows,)
+        The axes drawn on.
+
+    figure_ : Figure
+        Their figure.
+
+    See Also
+    --------
+    ImageExplanationDisplay : For rows that are images.
+    sklearn_clue.Explanation.changes : The numbers, as a frame.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn_clue.plotting import ExplanationDisplay
+    >>> changes = pd.DataFrame(
+    ...     {
+    ...         "feature": ["priors", "age"],
+    ...         "values": ["9 → 2", "31 → 33"],
+    ...         "shift": [-62.0, 4.0],
+    ...         "highlighted": [True, False],
+    ...     }
+    ... )
+    >>> display = ExplanationDisplay([changes], ["case 4"], [0]).plot()
+    >>> display.axes_[0].get_title(loc="left")
+    'case 4'
+    """
+
+    def __init__(self, changes, titles, n_left_out):
+        self.changes = changes
+        self.titles = titles
+        self.n_left_out = n_left_out
+
+    @classmethod
+    def from_explanation(cls, explanation, *, max_rows=3, max_features=15, ax=None):
+        """Draw the first rows of an explanation.
+
+        Parameters
+        ----------
+        explanation : Explanation
+            What to draw; slice it to choose the rows.
+
+        max_rows : int, default=3
+            The number of rows to draw at most.
+
+        max_features : int, default=15
+            The number of features to draw at most, those that move most.
+
+        ax : Axes or array of Axes, default=None
+            Where to draw, one per row; None makes a new figure.
+
+        Returns
+        -------
+        display : ExplanationDisplay
+            The display, drawn.
+        """
+        facts = explanation[:max_rows].to_dict()
+        if facts["image_shape"] is not None:
+            raise ValueError(
+                "The rows of this explanation are images. Use "
+                "ImageExplanationDisplay.from_explanation, or explanation.plot()."
+            )
+        if not facts["rows"]:
+            raise ValueError("The explanation has no rows to draw.")
+        changes, titles, n_left_out = [], [], []
+        for row in facts["rows"]:
+            frame = _bars(row, facts)
+            changes.append(frame.head(max_features))
+            n_left_out.append(max(0, len(frame) - max_features))
+            shift = _rendering.measured(
+                row["uncertainty"]["before"]["total"],
+                row["uncertainty"]["after"]["total"],
+                facts["unit"],
+            )
+            titles.append(f"{_rendering.label(row)}: {facts['measure']} {shift}")
+        return cls(changes, titles, n_left_out).plot(ax=ax)
+
+    def plot(self, ax=None):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : Axes or array of Axes, default=None
+            Where to draw, one per row; None makes a new figure.
+
+        Returns
+        -------
+        display : ExplanationDisplay
+            The display itself, with `axes_` and `figure_`.
+        """
+        n_rows = len(self.changes)
+        if ax is None:
+            heights = [0.34 * len(frame) + 1.2 for frame in self.changes]
+            axes = new_axes(
+                n_rows,
+                1,
+                (7.2, sum(heights)),
+                gridspec_kw={"height_ratios": heights},
+            )[:, 0]
+        else:
+            axes = check_axes(ax, (n_rows,), f"{_rendering.count(n_rows)}")
+        shifts = np.concatenate([frame["shift"] for frame in self.changes])
+        largest = np.nanmax(np.abs(np.append(shifts, 0.0)))
+        limit = min(105.0, max(25.0, 1.1 * largest))
+        for axis, frame, title, n_left_out in zip(
+            axes, self.changes, self.titles, self.n_left_out, strict=True
+        ):
+            _draw_bars(axis, frame, title, n_left_out)
+            axis.set_xlim(-limit, limit)
+        self.axes_, self.figure_ = axes, axes[0].figure
+        return self
+
+
+def _bars(row, facts):
+    """One line per feature of a row, from the largest change to the smallest."""
+    lines = []
+    for entry, feature in zip(row["changes"], facts["features"], strict=True):
+        old, new = (
+            literal(_rendering.value(entry[when], feature["decimals"]), limit=18)
+            for when in ("before", "after")
+        )
+        before, after = entry["percentile_before"], entry["percentile_after"]
+        measured = before is not None and after is not None
+        lines.append(
+            {
+                "feature": feature["name"],
+                "values": old if old == new else f"{old} → {new}",
+                "shift": after - before if measured else np.nan,
+                "highlighted": entry["highlighted"],
+                "size": _rendering.shift(entry),
+            }
+        )
+    frame = pd.DataFrame(lines).sort_values("size", ascending=False, kind="stable")
+    return frame.drop(columns="size").reset_index(drop=True)
+
+
+def _draw_bars(ax, frame, title, n_left_out):
+    heights = np.arange(len(frame))
+    highlighted = frame["highlighted"].to_numpy(dtype=bool)
+    shift = frame["shift"].to_numpy(dtype=float)
+    colors = np.where(highlighted, BLUE, GREY)
+    ax.barh(heights, np.nan_to_num(shift), color=colors, height=0.65, zorder=2)
+    switched = highlighted & np.isnan(shift)
+    ax.plot(
+        np.zeros(switched.sum()),
+        heights[switched],
+        linestyle="none",
+        marker="D",
+        markersize=8,
+        color=BLUE,
+        zorder=3,
+    )
+    for edge in (-15, 15):
+        ax.axvline(edge, color="0.4", linestyle=":", linewidth=1, zorder=1)
+    ax.axvline(0, color="0.2", linewidth=1, zorder=2)
+    ax.set_ylim(len(frame) - 0.4, -0.6)
+    names = [literal(name, limit=50, width=26) for name in frame["feature"]]
+    ax.set_yticks(heights, names, fontsize=9)
+    remarks = ["dotted: ±15"]
+    if switched.any():
+        remarks.append("◆: category changes")
+    if n_left_out:
+        remarks.append(f"{_rendering.count(n_left_out, 'feature')} not shown")
+    ax.set_xlabel(f"change in percentile points ({', '.join(remarks)})")
+    ax.set_title(literal(title, limit=70), loc="left", pad=10)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+
+    # The values stand beside the axes, where no bar can reach them.
+    values = ax.twinx()
+    values.set_ylim(ax.get_ylim())
+    values.set_yticks(heights, frame["values"], fontsize=9)
+    values.tick_params(axis="y", length=0)
+    values.spines[:].set_visible(False)
+    for texts in (ax.get_yticklabels(), values.get_yticklabels()):
+        for text, is_bold in zip(texts, highlighted, strict=True):
+            text.set_fontweight("bold" if is_bold else "normal")
+
+
+class ImageExplanationDisplay:
+    """Images, their counterfactuals, and the difference between the two.
+
+    The difference is the |Δ|·Δ of the paper, which keeps the sign and lets small noise
+    fade, on one symmetric scale for all rows; over colour channels, of their mean.
+
+    Use :meth:`from_explanation` to make one.
+
+    Parameters
+    ----------
+    originals : ndarray of shape (n_rows, height, width) or (n_rows, height, width, 3)
+        The images that are explained.
+
+    counterfactuals : ndarray of the shape of `originals`
+        Images the model is surer of.
+
+    differences : ndarray of shape (n_rows, height, width)
+        The differences |Δ|·Δ.
+
+    captions : list of (str, str)
+        For each row the texts beneath original and counterfactual.
+
+    labels : list of str
+        The names of the rows.
+
+    method : str, default="CLUE"
+        Name of the method, the title of the second column.
+
+    Attributes
+    ----------
+    axes_ : ndarray of Axes of shape (n_rows, 3)
+        The axes drawn on.
+
+    figure_ : Figure
+        Their figure.
+
+    See Also
+    --------
+    ExplanationDisplay : For rows of a table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_clue.plotting import ImageExplanationDisplay
+    >>> before, after = np.zeros((1, 4, 4)), np.eye(4)[np.newaxis]
+    >>> display = ImageExplanationDisplay(
+    ...     before, after, after - before, [("0.61 nats", "0.18 nats")], ["row 0"]
+    ... ).plot()
+    >>> display.axes_.shape
+    (1, 3)
+    """
+
+    def __init__(
+        self, originals, counterfactuals, differences, captions, labels, method="CLUE"
+    ):
+        self.originals = originals
+        self.counterfactuals = counterfactuals
+        self.differences = differences
+        self.captions = captions
+        self.labels = labels
+        self.method = method
+
+    @classmethod
+    def from_explanation(cls, explanation, *, max_rows=8, ax=None):
+        """Draw the first images of an explanation.
+
+        Parameters
+        ----------
+        explanation : Explanation
+            What to draw, with an `image_shape`; slice it to choose the rows.
+
+        max_rows : int, default=8
+            The number of rows to draw at most.
+
+        ax : array of Axes, default=None
+            Where to draw, three per row; None makes a new figure.
+
+        Returns
+        -------
+        display : ImageExplanationDisplay
+            The display, drawn.
+        """
+        facts = explanation[:max_rows].to_dict()
+        if facts["image_shape"] is None:
+            raise ValueError(
+                "The rows of this explanation are not known to be images, since its "
+                "image_shape is None. Use ExplanationDisplay.from_explanation, or fit "
+                "the explainer with a generator that has an image_shape."
+            )
+        if not facts["rows"]:
+            raise ValueError("The explanation has no rows to draw.")
+        pairs = [_rendering.pixels(row) for row in facts["rows"]]
+        unit = facts["unit"] or ""
+        captions = [
+            tuple(
+                f"{_rendering.figure(row['uncertainty'][when]['total'])} {unit}\n"
+                f"predicts {_rendering.prediction(row['prediction'][when])}"
+                for when in ("before", "after")
+            )
+            for row in facts["rows"]
+        ]
+        return cls(
+            np.stack([_drawable(before) for before, _ in pairs]),
+            np.stack([_drawable(after) for _, after in pairs]),
+            np.stack([_rendering.difference(*pair) for pair in pairs]),
+            captions,
+            [_rendering.label(row) for row in facts["rows"]],
+            facts["method"],
+        ).plot(ax=ax)
+
+    def plot(self, ax=None, *, cmap="gray"):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : array of Axes, default=None
+            Where to draw, three per row; None makes a new figure.
+
+        cmap : str or Colormap, default="gray"
+            Colours of the images, if they have one channel.
+
+        Returns
+        -------
+        display : ImageExplanationDisplay
+            The display itself, with `axes_` and `figure_`.
+        """
+        n_rows = len(self.originals)
+        if ax is None:
+            axes = new_axes(n_rows, 3, (5.6, 1.75 * n_rows + 0.5))
+        else:
+            axes = check_axes(ax, (n_rows, 3), f"{_rendering.count(n_rows)} of images")
+        images = np.stack([self.originals, self.counterfactuals])
+        low, high = min(0.0, images.min()), images.max() if images.max() > 1 else 1.0
+        limit = np.abs(self.differences).max() or 1.0
+        for row, (original, counterfactual, change) in enumerate(axes):
+            for axis, image in (
+                (original, self.originals[row]),
+                (counterfactual, self.counterfactuals[row]),
+            ):
+                if image.ndim == 3:  # colours are not scaled by imshow
+                    image = (image - low) / (high - low)
+                axis.imshow(image, cmap=cmap, vmin=low, vmax=high)
+            shown = change.imshow(
+                self.differences[row], cmap="PuOr", vmin=-limit, vmax=limit
+            )
+            original.set_ylabel(literal(self.labels[row], limit=20))
+            original.set_xlabel(literal(self.captions[row][0], limit=40))
+            counterfactual.set_xlabel(literal(self.captions[row][1], limit=40))
+            for axis in (original, counterfactual, change):
+                axis.set_xticks([])
+                axis.set_yticks([])
+        for axis, title in zip(
+            axes[0], ("original", literal(self.method), "|Δ|·Δ"), strict=True
+        ):
+            axis.set_title(title)
+        self.axes_, self.figure_ = axes, axes[0, 0].figure
+        self.figure_.colorbar(
+            shown,
+            ax=axes[:, 2].tolist(),
+            label="darker  ←  |Δ|·Δ of the pixels  →  brighter"
+            if n_rows > 1
+            else "|Δ|·Δ",
+            aspect=12 * n_rows,
+        )
+        return self
+
+
+def _drawable(image):
+    """Three channels are colours, channels last; others are shown by their mean."""
+    return image.transpose(1, 2, 0) if len(image) == 3 else image.mean(axis=0)

@@ -1,0 +1,63 @@
+"""Small explanations to draw."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklearn_clue import Explanation, TabularEncoder, Uncertainty
+from sklearn_clue.encoding import ColumnSchema, FeatureSchema
+
+
+def _figures(n_rows, before=0.6, after=0.2):
+    return {
+        "uncertainty_before": Uncertainty(
+            *np.outer([1, 0.75, 0.25], [before] * n_rows)
+        ),
+        "uncertainty_after": Uncertainty(*np.outer([1, 0.5, 0.5], [after] * n_rows)),
+        "prediction_before": np.array(["yes"] * n_rows),
+        "prediction_after": np.array(["no"] * n_rows),
+        "distance": np.ones(n_rows),
+        "is_classification": True,
+    }
+
+
+@pytest.fixture
+def table_explanation():
+    """Two rows of a table with a name that looks like a formula, and a long one."""
+    train = pd.DataFrame(
+        {
+            "$x_1$": np.arange(101),
+            "charge": ["felony", "misdemeanour"] * 50 + ["felony"],
+            "a name that is so long that no axis has room for it": np.arange(101.0),
+        }
+    )
+    X = train.iloc[[10, 20]].set_axis(["first", "second"])
+    counterfactuals = X.assign(**{"$x_1$": [60, 25]})
+    counterfactuals["charge"] = ["misdemeanour", "felony"]
+    return Explanation(
+        X=X,
+        counterfactuals=counterfactuals,
+        schema=TabularEncoder().fit(train).schema_,
+        **_figures(2),
+    )
+
+
+@pytest.fixture
+def image_explanation():
+    """Two images of 3 by 4 pixels; one of them changes."""
+    X = np.full((2, 12), 0.5)
+    counterfactuals = X.copy()
+    counterfactuals[0, :2] = [1.0, 0.25]
+    columns = tuple(
+        ColumnSchema(
+            name=f"x{j}", kind="number", span=(j, j + 1), dtype=np.dtype(float)
+        )
+        for j in range(12)
+    )
+    return Explanation(
+        X=X,
+        counterfactuals=counterfactuals,
+        schema=FeatureSchema(columns),
+        image_shape=(3, 4),
+        **_figures(2),
+    )
