@@ -2,6 +2,7 @@
 
 from sklearn_clue.bayesian import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_clue.encoding import TabularEncoder
+from sklearn_clue.explainers import CLUEExplainer, CLUEExplainerCV
 from sklearn_clue.explanation import Explanation
 from sklearn_clue.generative import VAEACImputer, VAEEncoder
 from sklearn_clue.uncertainty import Uncertainty
@@ -9,6 +10,8 @@ from sklearn_clue.uncertainty import Uncertainty
 __all__ = [
     "BayesianMLPClassifier",
     "BayesianMLPRegressor",
+    "CLUEExplainer",
+    "CLUEExplainerCV",
     "Explanation",
     "TabularEncoder",
     "Uncertainty",

@@ -6,6 +6,7 @@ scikit-learn release can break one file at most.
 
 from sklearn.base import _fit_context
 from sklearn.utils import _safe_indexing
+from sklearn.utils._metadata_requests import _routing_enabled
 from sklearn.utils._param_validation import (
     HasMethods,
     Hidden,
@@ -55,6 +56,7 @@ __all__ = [
     "_check_feature_names_in",
     "_check_sample_weight",
     "_fit_context",
+    "_routing_enabled",
     "_safe_indexing",
     "check_is_fitted",
     "is_pandas_df",

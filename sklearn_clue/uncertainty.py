@@ -1,11 +1,24 @@
 """What uncertainty is, and how it splits into its two sources."""
 
-from typing import Any, NamedTuple
+import copy
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from sklearn.base import is_classifier
+from sklearn.ensemble import BaggingClassifier, BaggingRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier, MLPRegressor
 
-__all__ = ["Uncertainty", "decompose_entropy", "decompose_variance"]
+from sklearn_clue._torch import DTYPE
+
+__all__ = [
+    "Uncertainty",
+    "UncertaintyProvider",
+    "as_provider",
+    "decompose_entropy",
+    "decompose_variance",
+]
 
 
 class Uncertainty(NamedTuple):
@@ -105,8 +118,8 @@ def decompose_variance(mean, std):
 def entropy_parts(proba):
     """Do the work of `decompose_entropy`, on tensors and differentiably."""
     # Appendix B.2 prints this entropy without its minus sign; it is positive here.
-    total = torch.special.entr(proba.mean(0)).sum(-1)
-    aleatoric = torch.special.entr(proba).sum(-1).mean(0)
+    total = _entropy(proba.mean(0))
+    aleatoric = _entropy(proba).mean(0)
     # Jensen's inequality bounds the difference below by zero, rounding does not.
     return Uncertainty(total, aleatoric, (total - aleatoric).clamp_min(0))
 
@@ -118,7 +131,18 @@ def variance_parts(mean, std):
     epistemic = mean.var(0, correction=0)
     aleatoric = std.square().mean(0)
     total = epistemic + aleatoric
-    return Uncertainty(total.sqrt(), aleatoric.sqrt(), epistemic.sqrt())
+    return Uncertainty(*map(_root, (total, aleatoric, epistemic)))
+
+
+def _entropy(proba):
+    # At zero the entropy of a class is zero but its slope infinite.
+    return torch.special.entr(proba.clamp_min(torch.finfo(proba.dtype).tiny)).sum(-1)
+
+
+def _root(variance):
+    # Draws that agree have no spread, where the slope of the root is infinite.
+    positive = variance > 0
+    return torch.where(positive, torch.where(positive, variance, 1.0).sqrt(), 0.0)
 
 
 def _as_draws(values, name, n_axes=None):
@@ -134,3 +158,332 @@ def _as_draws(values, name, n_axes=None):
 
 def _as_arrays(parts):
     return Uncertainty(*(part.cpu().numpy() for part in parts))
+
+
+# Providers ------------------------------------------------------------------------
+
+
+@runtime_checkable
+class UncertaintyProvider(Protocol):
+    """A predictor as explainers see it: differentiable, on tensors.
+
+    Rows are independent, the answer is repeatable, gradients reach the rows and the
+    weights need none.
+
+    See Also
+    --------
+    as_provider : Makes one of a fitted model.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_clue.uncertainty import Uncertainty, UncertaintyProvider
+    >>> class Bowl:
+    ...     is_classification = False
+    ...     def uncertainty(self, x):
+    ...         spread = x.square().sum(1)
+    ...         return Uncertainty(spread, spread, 0 * spread), x[:, :1]
+    >>> isinstance(Bowl(), UncertaintyProvider)
+    True
+    """
+
+    is_classification: bool
+
+    def uncertainty(self, x):
+        """Tell how unsure the predictions for rows are.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n_rows, n_inputs)
+            Rows as the networks see them.
+
+        Returns
+        -------
+        parts : Uncertainty
+            Of tensors of shape (n_rows,): nats for classes; standard deviations, in
+            the unit of the prediction, for regression.
+
+        prediction : Tensor of shape (n_rows, n_classes) or (n_rows, n_outputs)
+            Class probabilities, or means.
+        """
+
+
+class EnsembleProvider:
+    """Judge rows by one or more networks that answer as one; they may disagree.
+
+    Parameters
+    ----------
+    members : callable
+        `members(x)` gives what each network says: class probabilities of shape
+        (n_members, n_rows, n_classes), or a pair of means and standard deviations,
+        each of shape (n_members, n_rows, n_outputs).
+
+    is_classification : bool
+        Which of the two.
+
+    center, scale : array-like of shape (n_outputs,), default=None
+        What turns standardised regression targets into the user's unit.
+    """
+
+    def __init__(self, members, *, is_classification, center=None, scale=None):
+        self.members = members
+        self.is_classification = is_classification
+        self.center = np.zeros(1) if center is None else np.asarray(center)
+        self.scale = np.ones(1) if scale is None else np.asarray(scale)
+
+    def uncertainty(self, x):
+        if self.is_classification:
+            proba = self.members(x)
+            return entropy_parts(proba), proba.mean(0)
+        mean, std = self.members(x)
+        parts = variance_parts(mean, std)
+        if mean.shape[2] > 1:  # the length of the vector of standard deviations
+            parts = Uncertainty(*(_root(part.square().sum(-1)) for part in parts))
+        else:
+            parts = Uncertainty(*(part[:, 0] for part in parts))
+        return parts, mean.mean(0)
+
+
+def as_provider(model, n_classes=None):
+    """View a fitted model as a differentiable source of uncertainty.
+
+    Parameters
+    ----------
+    model : object
+        - an estimator with a method `uncertainty_provider`, as the Bayesian MLPs;
+        - a torch module, in its evaluation mode: it answers with logits or
+          probabilities of shape (n_rows, n_classes), or for regression with means of
+          shape (n_rows, 1) or means and standard deviations of shape (n_rows, 2);
+        - a skorch net around such a module;
+        - :class:`~sklearn.neural_network.MLPClassifier`,
+          :class:`~sklearn.neural_network.MLPRegressor`,
+          :class:`~sklearn.linear_model.LogisticRegression`, whose coefficients are
+          rebuilt as a module;
+        - a list of the above, or a :class:`~sklearn.ensemble.BaggingClassifier` or
+          :class:`~sklearn.ensemble.BaggingRegressor` of them: an ensemble, which is
+          unsure where its members disagree.
+
+    n_classes : int or None, default=None
+        Number of classes; None for regression. Only torch modules need to be told.
+
+    Returns
+    -------
+    provider : UncertaintyProvider
+        Takes rows as the model does.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn_clue.uncertainty import as_provider
+    >>> model = LogisticRegression().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> x = torch.tensor([[1.5], [9.0]], dtype=torch.float64)
+    >>> parts, proba = as_provider(model).uncertainty(x)
+    >>> parts.total.numpy().round(2)
+    array([0.69, 0.  ])
+    """
+    if hasattr(model, "uncertainty_provider"):
+        return model.uncertainty_provider()
+    members = _members(model, n_classes)
+    kinds = {is_classification for _, is_classification in members}
+    if len(kinds) > 1:
+        raise TypeError(
+            "An ensemble must hold classifiers only or regressors only, got both: "
+            f"{model!r}."
+        )
+    (is_classification,) = kinds
+    functions = [function for function, _ in members]
+    if is_classification:
+        return EnsembleProvider(_Stack(functions), is_classification=True)
+    return EnsembleProvider(_StackMoments(functions), is_classification=False)
+
+
+class _Stack:
+    """Class probabilities of several networks, in double precision."""
+
+    def __init__(self, functions):
+        self.functions = functions
+
+    def __call__(self, x):
+        return torch.stack([function(x).double() for function in self.functions])
+
+
+class _StackMoments(_Stack):
+    """Means and standard deviations of several networks."""
+
+    def __call__(self, x):
+        outputs = super().__call__(x)
+        if outputs.shape[2] == 2:
+            return outputs[..., :1], outputs[..., 1:]
+        return outputs, torch.zeros_like(outputs)
+
+
+def _members(model, n_classes):
+    """List functions from rows to outputs, each with whether it classifies."""
+    if isinstance(model, list | tuple):
+        if not model:
+            raise ValueError("An ensemble needs at least one member, got none.")
+        return [pair for member in model for pair in _members(member, n_classes)]
+    if isinstance(model, BaggingClassifier | BaggingRegressor):
+        return _bagging_members(model)
+    if isinstance(model, MLPClassifier | MLPRegressor | LogisticRegression):
+        module = _rebuilt(model)
+        return [(_Module(module, torch.float64), is_classifier(model))]
+    if isinstance(model, torch.nn.Module):
+        return [_torch_member(model, n_classes)]
+    if hasattr(model, "module_") and hasattr(model, "criterion_"):
+        return [_skorch_member(model)]
+    raise TypeError(
+        f"{type(model).__name__} cannot be differentiated, so CLUE cannot search with "
+        "it. Use BayesianMLPClassifier or BayesianMLPRegressor, a torch module, a "
+        "skorch net, scikit-learn's MLPClassifier, MLPRegressor or "
+        "LogisticRegression, or a list of them."
+    )
+
+
+class _Module:
+    """A module as a function, with rows cast to its dtype."""
+
+    def __init__(self, module, dtype, activation=None, columns=None, classes=None):
+        self.module = module
+        self.dtype = dtype
+        self.activation = activation
+        self.columns = columns  # that a member of a bagging ensemble sees
+        self.classes = classes  # (which it knows, of how many)
+
+    def __call__(self, x):
+        x = x.to(self.dtype)
+        outputs = self.module(x if self.columns is None else x[:, self.columns])
+        if self.activation is not None:
+            outputs = self.activation(outputs)
+        if self.classes is not None:
+            known, n_classes = self.classes
+            blank = outputs.new_zeros(len(outputs), n_classes)
+            outputs = blank.index_copy(1, known, outputs)
+        return outputs
+
+
+def _frozen_copy(module):
+    return copy.deepcopy(module).requires_grad_(False).eval()
+
+
+def _module_dtype(module):
+    return next((p.dtype for p in module.parameters()), DTYPE)
+
+
+def _torch_member(module, n_classes):
+    module = _frozen_copy(module)
+    function = _Module(module, _module_dtype(module))
+    if n_classes is None:
+        function.activation = _as_columns
+        return function, False
+    function.activation = _as_probabilities
+    return function, True
+
+
+def _as_columns(outputs):
+    outputs = outputs[:, None] if outputs.ndim == 1 else outputs
+    if outputs.ndim != 2 or outputs.shape[1] > 2:
+        raise ValueError(
+            "A regression module must answer with means of shape (n_rows, 1), or with "
+            "means and standard deviations of shape (n_rows, 2), got "
+            f"{tuple(outputs.shape)}."
+        )
+    return outputs
+
+
+def _as_probabilities(outputs):
+    """Read logits or probabilities; one column is about the second of two classes."""
+    outputs = outputs.double()
+    outputs = outputs[:, None] if outputs.ndim == 1 else outputs
+    if outputs.shape[1] == 1:
+        return _two_columns(outputs.sigmoid())
+    # Row by row: no row may depend on its neighbours.
+    is_proba = (outputs >= 0).all(1) & ((outputs.sum(1) - 1).abs() < 1e-4)
+    return torch.where(is_proba[:, None], outputs, outputs.softmax(1))
+
+
+def _two_columns(proba):
+    proba = proba.reshape(-1, 1)
+    return torch.cat([1 - proba, proba], 1)
+
+
+def _skorch_member(net):
+    module = _frozen_copy(net.module_)
+    function = _Module(module, _module_dtype(module))
+    if not is_classifier(net):
+        function.activation = _as_columns
+        return function, False
+    # What skorch's predict_proba does by default: it looks at the criterion.
+    if isinstance(net.criterion_, torch.nn.CrossEntropyLoss):
+        function.activation = _softmax
+    elif isinstance(net.criterion_, torch.nn.BCEWithLogitsLoss):
+        function.activation = _sigmoid
+    return function, True
+
+
+def _softmax(outputs):
+    return outputs.double().softmax(-1)
+
+
+def _sigmoid(outputs):
+    return _two_columns(outputs.double().sigmoid())
+
+
+_ACTIVATIONS = {
+    "identity": torch.nn.Identity,
+    "logistic": torch.nn.Sigmoid,
+    "tanh": torch.nn.Tanh,
+    "relu": torch.nn.ReLU,
+}
+
+
+class _Softmax(torch.nn.Module):
+    def forward(self, outputs):
+        return outputs.softmax(1)
+
+
+class _Sigmoid(torch.nn.Module):
+    def forward(self, outputs):
+        return _two_columns(outputs.sigmoid())
+
+
+def _rebuilt(model):
+    """Rebuild the fitted coefficients of a scikit-learn model as a torch module."""
+    if isinstance(model, LogisticRegression):
+        coefs, intercepts = [model.coef_.T], [model.intercept_]
+        hidden = None
+        answer = _Sigmoid() if len(model.classes_) == 2 else _Softmax()
+    else:
+        coefs, intercepts = model.coefs_, model.intercepts_
+        hidden = _ACTIVATIONS[model.activation]
+        answer = {
+            "identity": torch.nn.Identity,
+            "logistic": _Sigmoid,
+            "softmax": _Softmax,
+        }[model.out_activation_]()
+    layers = []
+    for coef, intercept in zip(coefs, intercepts, strict=True):
+        linear = torch.nn.Linear(*coef.shape, dtype=torch.float64)
+        with torch.no_grad():
+            linear.weight.copy_(torch.as_tensor(np.array(coef.T)))
+            linear.bias.copy_(torch.as_tensor(np.array(intercept)))
+        layers += [linear] if hidden is None else [linear, hidden()]
+    layers = layers if hidden is None else layers[:-1]
+    return torch.nn.Sequential(*layers, answer).requires_grad_(False).eval()
+
+
+def _bagging_members(ensemble):
+    members = []
+    for member, columns in zip(
+        ensemble.estimators_, ensemble.estimators_features_, strict=True
+    ):
+        ((function, is_classification),) = _members(member, None)
+        function.columns = torch.as_tensor(np.array(columns))
+        if is_classification:
+            # The members were fitted on codes of the classes, and a bootstrap sample
+            # may lack some of them.
+            known = torch.as_tensor(np.array(member.classes_, dtype=np.int64))
+            function.classes = (known, len(ensemble.classes_))
+        members.append((function, is_classification))
+    return members

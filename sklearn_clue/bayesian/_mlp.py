@@ -44,7 +44,12 @@ from sklearn_clue.bayesian._chains import (
 )
 from sklearn_clue.bayesian._diagnostics import effective_sample_size, split_r_hat
 from sklearn_clue.encoding import EncoderOwner
-from sklearn_clue.uncertainty import Uncertainty, entropy_parts, variance_parts
+from sklearn_clue.uncertainty import (
+    EnsembleProvider,
+    Uncertainty,
+    entropy_parts,
+    variance_parts,
+)
 
 # Below this many multiplications per step a chain waits for Python, not for the
 # processor, and several at once cost little more than one.
@@ -407,6 +412,25 @@ class _BaseBayesianMLP(EncoderOwner, CallbackSupportMixin, BaseEstimator):
 
     # Prediction -------------------------------------------------------------------
 
+    def uncertainty_provider(self):
+        """View the posterior as a differentiable function of encoded rows.
+
+        Returns
+        -------
+        provider : UncertaintyProvider
+            Takes tensors in the space of `encoder_`. The unit of regression is that
+            of the standardised target.
+        """
+        check_is_fitted(self, "coefs_")
+        return self._provider(*self._weights())
+
+    def _weights(self):
+        """Coefficients and intercepts as tensors."""
+        return (
+            [as_tensor(coef, self.device) for coef in self.coefs_],
+            [as_tensor(intercept, self.device) for intercept in self.intercepts_],
+        )
+
     def _read_rows(self, X):
         """Check rows to predict, and encode them chunk by chunk as asked for."""
         check_is_fitted(self, "coefs_")
@@ -436,10 +460,7 @@ class _BaseBayesianMLP(EncoderOwner, CallbackSupportMixin, BaseEstimator):
         values : ndarray
             The reduced blocks put together.
         """
-        coefs = [as_tensor(coef, self.device) for coef in self.coefs_]
-        intercepts = [
-            as_tensor(intercept, self.device) for intercept in self.intercepts_
-        ]
+        coefs, intercepts = self._weights()
         n_draws, _, n_out = coefs[-1].shape
         # Reductions work in float64 and hold two or three copies of the outputs.
         n_bytes = 32 * n_draws * n_out + 12 * max(c.shape[2] for c in coefs)
@@ -746,6 +767,11 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
             axis=1,
         )
         return Uncertainty(*parts)
+
+    def _provider(self, coefs, intercepts):
+        return EnsembleProvider(
+            _Members(coefs, intercepts, _softmax), is_classification=True
+        )
 
     def posterior_predictive(self, X):
         """Predict class probabilities by each draw from the posterior.
@@ -1269,12 +1295,47 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
     def _monitored(self, outputs):
         return self._moments(outputs)[0]
 
+    def _provider(self, coefs, intercepts):
+        return EnsembleProvider(
+            _Members(coefs, intercepts, _Moments(self.noise_floor)),
+            is_classification=False,
+            center=self.target_mean_,
+            scale=self.target_scale_,
+        )
+
     def _in_units(self, values, *, is_spread=False):
         """Undo the standardisation of the target, whose outputs are the last axis."""
         values = values * self.target_scale_
         if not is_spread:
             values = values + self.target_mean_
         return values[..., 0] if self._is_single else values
+
+
+class _Members:
+    """What all draws say of encoded rows, differentiably."""
+
+    def __init__(self, coefs, intercepts, read):
+        self.coefs = coefs
+        self.intercepts = intercepts
+        self.read = read
+
+    def __call__(self, x):
+        x = x.to(self.coefs[0].dtype)
+        # Whole tiles, and reductions in double precision: as in prediction.
+        outputs = mlp_outputs(pad_rows(x), self.coefs, self.intercepts).double()
+        return self.read(outputs[:, : len(x)])
+
+
+def _softmax(outputs):
+    return outputs.softmax(-1)
+
+
+class _Moments:
+    def __init__(self, noise_floor):
+        self.noise_floor = noise_floor
+
+    def __call__(self, outputs):
+        return _gaussian_moments(outputs, self.noise_floor)
 
 
 def _cross_entropy(outputs, codes):

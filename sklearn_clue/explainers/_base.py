@@ -1,0 +1,684 @@
+"""What all explainers share: fitting the parts, predicting, and telling the user."""
+
+import warnings
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    process_routing,
+)
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_memory
+
+from sklearn_clue._torch import ROWS_PER_TILE, one_thread
+from sklearn_clue._validation import (
+    Interval,
+    _routing_enabled,
+    _safe_indexing,
+    check_is_fitted,
+)
+from sklearn_clue.bayesian import BayesianMLPClassifier
+from sklearn_clue.encoding import EncoderOwner, TabularEncoder
+from sklearn_clue.exceptions import SearchConvergenceWarning
+from sklearn_clue.explainers._space import (
+    AffineInputs,
+    EncodedSpace,
+    PixelScaler,
+    check_same_space,
+    peel,
+)
+from sklearn_clue.explanation import Explanation, SearchPath
+from sklearn_clue.uncertainty import Uncertainty, as_provider
+
+# Share of the rows that the threshold of `rejects` is learned on.
+HELD_OUT = 0.2
+
+# Candidates of a row this close to each other, in every position of encoded space
+# (standard deviations), tell the same story.
+SAME_CANDIDATE = 0.1
+
+
+class Found(NamedTuple):
+    """What the method of an explainer found for some rows, as arrays.
+
+    Candidates of a row are along the second axis.
+    """
+
+    x: np.ndarray  # (n_rows, n_candidates, n_encoded)
+    n_iter: np.ndarray  # (n_rows, n_candidates)
+    converged: np.ndarray  # (n_rows, n_candidates)
+    path_z: np.ndarray  # (n_rows, n_candidates, n_steps + 1, n_latent)
+    path_value: np.ndarray  # (n_rows, n_candidates, n_steps + 1)
+    reconstructed: np.ndarray | None  # (n_rows, n_encoded)
+
+
+class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
+    """Fit a predictor and a generator, and explain why the predictor is unsure.
+
+    A subclass sets `_default_generator` and `_search`, which changes rows in encoded
+    space; everything around it happens here.
+    """
+
+    _parameter_constraints: dict = {
+        "immutable_features": ["array-like", str, None],
+        "feature_ranges": [dict, None],
+        "rejection_rate": [Interval(Real, 0, 1, closed="both")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    _check_rows = EncoderOwner._check_rows
+
+    # Fitting ----------------------------------------------------------------------
+
+    def _fit(self, X, y, fit_params):
+        X = self._check_rows(X, reset=True)
+        params = self._route(fit_params)
+        rng = check_random_state(self.random_state)
+        estimator_seed, generator_seed, split_seed = rng.randint(2**31 - 1, size=3)
+        generator = self._seeded(self._resolve_generator(), generator_seed)
+        image_shape = getattr(_thawed(generator), "image_shape", None)
+        estimator = self._resolve_estimator()
+        if image_shape is not None:
+            estimator = _see_pixels(estimator)
+        estimator = self._seeded(estimator, estimator_seed)
+        if y is None and not _is_fitted_already(estimator):
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None."
+            )
+        self.is_classification_ = _is_classification(estimator, y)
+
+        fit_part = check_memory(self.memory).cache(_fit_part, ignore=["verbose"])
+        self.estimator_ = fit_part(estimator, X, y, params["estimator"], self.verbose)
+        if self.is_classification_:
+            self.classes_ = _classes(self.estimator_, y)
+        elif "classes_" in vars(self):
+            del self.classes_
+        predictor = self._view(self.estimator_, X, image_shape)
+        space = EncodedSpace(
+            predictor.steps,
+            predictor.encoder,
+            X,
+            self.immutable_features,
+            self.feature_ranges,
+        )
+        if generator is not None:
+            if _is_frozen(generator):
+                check_same_space(space, _thawed(generator))
+            elif image_shape is None and generator.encoder is None:
+                encoder = predictor.encoder
+                generator.set_params(
+                    encoder="passthrough"
+                    if encoder is None
+                    else FrozenEstimator(_thawed(encoder))
+                )
+            inputs = space.to_inputs(X)
+            generator = fit_part(
+                generator, inputs, None, params["generator"], self.verbose
+            )
+            self.generator_ = _thawed(generator)
+            check_same_space(space, self.generator_)
+        self._provider, self._space = predictor.provider, space
+        self._image_shape = image_shape
+        self.threshold_ = self._learn_threshold(
+            fit_part, estimator, X, y, params["estimator"], split_seed
+        )
+        return self
+
+    def _learn_threshold(self, fit_part, estimator, X, y, params, seed):
+        """Find the uncertainty above which `rejection_rate` of new rows lie.
+
+        Models are surer about the rows that they were fitted on than about others,
+        so the threshold comes from rows that a second fit has not seen: one more fit
+        on four fifths of the rows. It never serves for predictions. A model that came
+        fitted is taken at its word on the rows that `fit` is given.
+        """
+        n_rows = len(X)
+        held_out = np.arange(n_rows)
+        provider, space = self._provider, self._space
+        if not _is_fitted_already(estimator) and n_rows >= 10:
+            order = check_random_state(seed).permutation(n_rows)
+            held_out = order[: round(HELD_OUT * n_rows)]
+            if self.is_classification_:
+                # No class may be unheard of in the fit.
+                _, first = np.unique(np.asarray(y), return_index=True)
+                held_out = np.setdiff1d(held_out, first)
+            used = np.setdiff1d(order, held_out)
+            params = {
+                name: _take(value, used, n_rows) for name, value in params.items()
+            }
+            partial = fit_part(
+                estimator,
+                _safe_indexing(X, used),
+                _safe_indexing(y, used),
+                params,
+                self.verbose,
+            )
+            predictor = self._view(partial, _safe_indexing(X, used), self._image_shape)
+            provider, space = predictor.provider, predictor
+        if len(held_out) == 0:
+            held_out = np.arange(n_rows)
+        total = _judge(provider, space.encode(_safe_indexing(X, held_out)))[0].total
+        return float(np.quantile(total * _unit(provider), 1 - self.rejection_rate))
+
+    def _view(self, estimator, X, image_shape):
+        return PredictorView(
+            estimator,
+            X,
+            image_shape,
+            len(self.classes_) if self.is_classification_ else None,
+        )
+
+    def _resolve_estimator(self):
+        """A fresh copy of the estimator, or the thing itself if it is fitted."""
+        estimator = self.estimator
+        if estimator is None:
+            return BayesianMLPClassifier()
+        if isinstance(estimator, list | tuple):
+            return [_fresh(member) for member in estimator]
+        return _fresh(estimator)
+
+    def _resolve_generator(self):
+        if self.generator is None:
+            return self._default_generator()
+        return _fresh(self.generator)
+
+    def _seeded(self, part, seed):
+        """Fix what a part leaves to chance, if this explainer leaves nothing to it."""
+        if self.random_state is None or part is None:
+            return part
+        if isinstance(part, list):
+            return [
+                self._seeded(member, seed + position)
+                for position, member in enumerate(part)
+            ]
+        if not hasattr(part, "get_params") or _is_frozen(part):
+            return part
+        names = [
+            name
+            for name, value in part.get_params(deep=True).items()
+            if name.split("__")[-1] == "random_state" and value is None
+        ]
+        return part.set_params(**dict.fromkeys(names, int(seed) % (2**31 - 1)))
+
+    def get_metadata_routing(self):
+        """Get the metadata routing of this object.
+
+        Returns
+        -------
+        routing : MetadataRouter
+            `fit` passes metadata to the parts that request it.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=self)
+        for name in ("estimator", "generator"):
+            part = getattr(self, f"_resolve_{name}")()
+            if hasattr(part, "get_metadata_routing"):
+                router.add(**{name: part}, method_mapping=mapping)
+        return router
+
+    def _route(self, fit_params):
+        if not fit_params:
+            return {"estimator": {}, "generator": {}}
+        if _routing_enabled():
+            routed = process_routing(self, "fit", **fit_params)
+            return {
+                name: dict(routed[name].fit) if name in routed else {}
+                for name in ("estimator", "generator")
+            }
+        # Without routing it goes to the one that predicts, as in scikit-learn.
+        return {"estimator": fit_params, "generator": {}}
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        estimator = self.estimator
+        if estimator is None:
+            estimator = BayesianMLPClassifier()
+        elif isinstance(estimator, list | tuple):
+            estimator = estimator[0] if estimator else None
+        if hasattr(estimator, "__sklearn_tags__"):
+            inner = get_tags(estimator)
+            tags.estimator_type = inner.estimator_type
+            tags.classifier_tags = inner.classifier_tags
+            tags.regressor_tags = inner.regressor_tags
+            tags.target_tags = inner.target_tags
+            tags.input_tags = inner.input_tags
+        return tags
+
+    # Predicting -------------------------------------------------------------------
+
+    def predict(self, X):
+        """Predict by the fitted estimator.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to predict.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Class labels, or means.
+        """
+        check_is_fitted(self, "estimator_")
+        if hasattr(self.estimator_, "predict"):
+            return self.estimator_.predict(_as_the_part_wants(self.estimator_, X))
+        return self._in_words(self._judge(X)[1])
+
+    @available_if(lambda self: self._has_classes())
+    def predict_proba(self, X):
+        """Predict class probabilities by the fitted estimator.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to predict.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            Probabilities, in the order of `classes_`.
+        """
+        check_is_fitted(self, "estimator_")
+        if hasattr(self.estimator_, "predict_proba"):
+            X = _as_the_part_wants(self.estimator_, X)
+            return self.estimator_.predict_proba(X)
+        return self._judge(X)[1]
+
+    def _has_classes(self):
+        if hasattr(self, "is_classification_"):
+            return self.is_classification_
+        return get_tags(self).estimator_type != "regressor"
+
+    def predict_uncertainty(self, X):
+        """Tell how unsure the predictions are, and why.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to judge.
+
+        Returns
+        -------
+        parts : Uncertainty
+            `total`, `aleatoric` and `epistemic`, each of shape (n_samples,): nats for
+            classes, the unit of the target for regression. Of several outputs, the
+            length of the vector of their standardised deviations.
+        """
+        check_is_fitted(self, "estimator_")
+        return self._judge(X)[0]
+
+    def rejects(self, X):
+        """Tell which rows the model should not decide on.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to judge.
+
+        Returns
+        -------
+        is_rejected : ndarray of bool of shape (n_samples,)
+            Whether the total uncertainty is above `threshold_`.
+        """
+        return self.predict_uncertainty(X).total > self.threshold_
+
+    def _judge(self, X):
+        """Uncertainty and prediction for the user's rows, in the user's units."""
+        X = self._check_rows(X, reset=False)
+        return self._judge_encoded(self._space.encode(X))
+
+    def _judge_encoded(self, x):
+        parts, prediction = _judge(self._provider, x)
+        unit = _unit(self._provider)
+        return Uncertainty(*(unit * part for part in parts)), prediction
+
+    def _in_words(self, prediction):
+        """Class labels, or means in the unit of the target."""
+        if self.is_classification_:
+            return self.classes_[prediction.argmax(1)]
+        target = _target(self._provider)
+        prediction = prediction * target.scale + target.center
+        return prediction[:, 0] if prediction.shape[1] == 1 else prediction
+
+    # Explaining -------------------------------------------------------------------
+
+    @abstractmethod
+    def _search(self, distance_weights):
+        """Give a picklable function from `(x0, limits)` to one `Found` per weight."""
+
+    @abstractmethod
+    def _objective(self, parts, prediction, distance, prediction_before, weight):
+        """Value that ranks candidates, from standardised parts; arrays in and out."""
+
+    def _explain(self, X, distance_weights=(None,)):
+        """Explain rows, once per weight of the distance."""
+        check_is_fitted(self, "estimator_")
+        X = self._check_rows(X, reset=False)
+        shown = self._space.display(X)
+        x0 = self._space.encode(X)
+        limits = self._space.limits(shown, x0)
+        search = self._search(distance_weights)
+        chunks = [
+            slice(start, start + self.batch_size)
+            for start in range(0, len(x0), self.batch_size)
+        ]
+        found = Parallel(n_jobs=self.n_jobs, verbose=max(int(self.verbose) - 1, 0))(
+            delayed(_run)(search, x0[rows], limits and limits.take(rows))
+            for rows in chunks
+        )
+        found = [_join(chunks) for chunks in zip(*found, strict=True)]
+        before = _judge(self._provider, x0)
+        reconstructed = None
+        if found[0].reconstructed is not None:
+            reconstructed = self._judge_encoded(found[0].reconstructed)[0]
+        return [
+            self._tell(shown, x0, before, reconstructed, *pair)
+            for pair in zip(found, distance_weights, strict=True)
+        ]
+
+    def _tell(self, X, x0, before, reconstructed, found, weight):
+        """Turn what was found in encoded space into an `Explanation`."""
+        n_rows, n_candidates, n_encoded = found.x.shape
+        repeats = np.repeat(np.arange(n_rows), n_candidates)
+        # The user gets rows in the user's units. What is reported about them is
+        # measured on those very rows, encoded again.
+        rows = self._space.decode(
+            found.x.reshape(-1, n_encoded), _safe_indexing(X, repeats)
+        )
+        x = self._space.encode_display(rows)
+        parts, prediction = _judge(self._provider, x)
+        distance = np.abs(x - x0[repeats]).sum(1)
+        objective = self._objective(
+            parts, prediction, distance, before[1][repeats], weight
+        )
+        unit = _unit(self._provider)
+        details = pd.DataFrame(
+            {
+                "row": repeats,
+                "rank": 0,
+                "objective": objective,
+                **{name: unit * part for name, part in parts._asdict().items()},
+                "distance": distance,
+                "count": 1,
+            }
+        )
+        details = _merge_candidates(details, x)
+        details.index.name = None
+        chosen = details.index.to_numpy()
+        best = chosen[details["rank"].to_numpy() == 0]
+        which = (np.arange(n_rows), best % n_candidates)
+        candidates = [
+            _safe_indexing(rows, positions.to_numpy())
+            for _, positions in details.index.to_series().groupby(details["row"])
+        ]
+        _warn_unconverged(found.converged[which], self)
+        return Explanation(
+            X=X,
+            counterfactuals=_safe_indexing(rows, best),
+            candidates=candidates,
+            candidate_details=details.reset_index(drop=True),
+            uncertainty_before=Uncertainty(*(unit * part for part in before[0])),
+            uncertainty_after=Uncertainty(*(unit * part[best] for part in parts)),
+            uncertainty_reconstructed=reconstructed,
+            prediction_before=self._in_words(before[1]),
+            prediction_after=self._in_words(prediction[best]),
+            distance=distance[best],
+            objective=objective[best],
+            n_iter=found.n_iter[which],
+            converged=found.converged[which],
+            path=None
+            if found.path_z is None
+            else SearchPath(found.path_z[which], found.path_value[which]),
+            encoded=x0,
+            encoded_counterfactuals=x[best],
+            schema=self._space.display_schema,
+            image_shape=self._image_shape,
+            is_classification=self.is_classification_,
+            distance_weight=weight,
+            threshold=self.threshold_,
+            method=self._method,
+            note=self._space.note,
+        )
+
+
+class PredictorView:
+    """A fitted estimator as explainers see it.
+
+    Attributes
+    ----------
+    steps : list of transformers
+        What comes before the encoder.
+
+    encoder : transformer or None
+        From the input of the predictor to encoded space.
+
+    provider : UncertaintyProvider
+        Takes encoded rows.
+    """
+
+    def __init__(self, estimator, X, image_shape, n_classes):
+        if isinstance(estimator, list):
+            self.steps, model = [], [_thawed(member) for member in estimator]
+        else:
+            self.steps, model = peel(estimator)
+        self.provider = as_provider(model, n_classes)
+        inputs = X
+        for step in self.steps:
+            inputs = step.transform(inputs)
+        if image_shape is not None:
+            self._read_images(model, inputs)
+        elif hasattr(model, "encoder_"):
+            self.encoder = model.encoder_
+        elif self.steps and isinstance(_thawed(self.steps[-1]), TabularEncoder):
+            self.encoder = _thawed(self.steps.pop())
+        else:
+            # Models without an encoder take numbers as they are. Distances need them
+            # on one scale, so encoded space is standardised all the same.
+            self.encoder = TabularEncoder(categorical_features=None).fit(inputs)
+            columns = self.encoder.schema_.columns
+            self.provider = AffineInputs(
+                self.provider,
+                [column.center for column in columns],
+                [column.scale for column in columns],
+            )
+
+    def _read_images(self, model, inputs):
+        """Encoded space is that of pixels; the model may have another of its own."""
+        self.encoder = PixelScaler().fit(inputs)
+        full = 255.0 if self.encoder.dtype_.kind in "iu" else 1.0
+        own = getattr(model, "encoder_", None)
+        if isinstance(own, PixelScaler):
+            return
+        center, scale = np.zeros(1), np.full(1, full)
+        if isinstance(_thawed(own), TabularEncoder):
+            columns = _thawed(own).schema_.columns
+            spread = np.array([column.scale for column in columns])
+            center = -np.array([column.center for column in columns]) / spread
+            scale = full / spread
+        elif own is not None:
+            raise ValueError(
+                "A predictor of images must take pixels as they are, or encode them "
+                f"by TabularEncoder, got the encoder {own!r}. Use "
+                "encoder='passthrough'."
+            )
+        self.provider = AffineInputs(self.provider, center, scale)
+
+    def encode(self, X):
+        """Take the user's rows to encoded space."""
+        for step in self.steps:
+            X = step.transform(X)
+        if self.encoder is not None:
+            X = self.encoder.transform(X)
+        return np.asarray(X, dtype=np.float64)
+
+
+# Parts -----------------------------------------------------------------------------
+
+
+def _is_frozen(part):
+    return isinstance(part, FrozenEstimator)
+
+
+def _thawed(part):
+    return part.estimator if _is_frozen(part) else part
+
+
+def _fresh(part):
+    """A copy to fit; torch modules and frozen estimators are fitted already."""
+    return part if isinstance(part, torch.nn.Module) else clone(part)
+
+
+def _is_fitted_already(part):
+    if isinstance(part, list):
+        return all(_is_fitted_already(member) for member in part)
+    return _is_frozen(part) or isinstance(part, torch.nn.Module)
+
+
+def _see_pixels(estimator):
+    """Let a predictor of ours see pixels between 0 and 1, and not standardise them."""
+    # A pixel that is black in all training images has no scale.
+    if getattr(estimator, "encoder", "") is None:
+        return estimator.set_params(encoder=PixelScaler())
+    return estimator
+
+
+def _fit_part(part, X, y, params, verbose):
+    if isinstance(part, list):
+        return [_fit_part(member, X, y, params, verbose) for member in part]
+    if _is_fitted_already(part):
+        return part
+    return clone(part).fit(_as_the_part_wants(part, X), y, **params)
+
+
+def _as_the_part_wants(part, X):
+    """Give a bare skorch net float32 arrays; it takes columns of frames apart."""
+    is_net = hasattr(_thawed(part), "criterion") and hasattr(_thawed(part), "module")
+    return np.asarray(X, dtype=np.float32) if is_net else X
+
+
+def _is_classification(estimator, y):
+    first = estimator[0] if isinstance(estimator, list) else estimator
+    if isinstance(first, torch.nn.Module):
+        if y is None:
+            raise ValueError(
+                "A torch module does not say whether it classifies: pass y, so that "
+                "its type can tell."
+            )
+        return type_of_target(y) not in ("continuous", "continuous-multioutput")
+    return is_classifier(first)
+
+
+def _classes(estimator, y):
+    first = _thawed(estimator[0] if isinstance(estimator, list) else estimator)
+    if hasattr(first, "classes_"):
+        return np.asarray(first.classes_)
+    check_classification_targets(y)
+    return np.unique(y)
+
+
+def _take(value, rows, n_rows):
+    is_per_row = np.ndim(value) > 0 and len(value) == n_rows
+    return _safe_indexing(value, rows) if is_per_row else value
+
+
+# Numbers ---------------------------------------------------------------------------
+
+
+def _target(provider):
+    """Who knows the unit of the target."""
+    return getattr(provider, "target", provider)
+
+
+def _unit(provider):
+    """Factor from standardised uncertainty to the unit of the target."""
+    scale = np.atleast_1d(getattr(_target(provider), "scale", 1.0))
+    # Several outputs have several units; their joint spread stays standardised.
+    return float(scale[0]) if len(scale) == 1 else 1.0
+
+
+def _judge(provider, x, block=1024):
+    """Ask a provider about many rows without gradients; arrays in and out."""
+    answers = []
+    with one_thread(), torch.no_grad():
+        for start in range(0, max(len(x), 1), block):
+            # Whole tiles, so that answers do not depend on neighbours.
+            rows = torch.as_tensor(x[start : start + block])
+            missing = -len(rows) % ROWS_PER_TILE
+            padded = torch.nn.functional.pad(rows, (0, 0, 0, missing))
+            parts, prediction = provider.uncertainty(padded)
+            answers.append([a[: len(rows)].numpy() for a in (*parts, prediction)])
+    *parts, prediction = (
+        np.concatenate(pieces).astype(np.float64)
+        for pieces in zip(*answers, strict=True)
+    )
+    return Uncertainty(*parts), prediction
+
+
+def _run(search, x0, limits):
+    with one_thread():
+        return search(x0, limits)
+
+
+def _join(chunks):
+    """Put the rows of several chunks together; paths may differ in length."""
+    joined = {}
+    for name in Found._fields:
+        pieces = [getattr(chunk, name) for chunk in chunks]
+        if name.startswith("path") and pieces[0] is not None:
+            n_steps = max(piece.shape[2] for piece in pieces)
+            pieces = [_pad_steps(piece, n_steps) for piece in pieces]
+        joined[name] = None if pieces[0] is None else np.concatenate(pieces)
+    return Found(**joined)
+
+
+def _pad_steps(path, n_steps):
+    widths = [(0, 0)] * path.ndim
+    widths[2] = (0, n_steps - path.shape[2])
+    return np.pad(path, widths, constant_values=np.nan)
+
+
+def _merge_candidates(details, x):
+    """Sort the candidates of each row by objective, and merge those that are alike."""
+    details = details.sort_values(["row", "objective"], kind="stable")
+    kept, counts, ranks = [], [], []
+    for _, group in details.groupby("row", sort=False):
+        heads = []
+        for position in group.index:
+            gaps = [np.abs(x[position] - x[head]).max() for head in heads]
+            if gaps and min(gaps) < SAME_CANDIDATE:
+                counts[len(counts) - len(heads) + int(np.argmin(gaps))] += 1
+                continue
+            ranks.append(len(heads))
+            heads.append(position)
+            counts.append(1)
+        kept += heads
+    details = details.loc[kept]
+    details["rank"], details["count"] = ranks, counts
+    return details
+
+
+def _warn_unconverged(converged, explainer):
+    n_open = int((~converged).sum())
+    if n_open:
+        warnings.warn(
+            f"The search of {n_open} of {len(converged)} rows was still going down "
+            f"after max_iter={explainer.max_iter} steps. Their best step is returned; "
+            "raise max_iter for a better one.",
+            SearchConvergenceWarning,
+            stacklevel=5,
+        )

@@ -1,0 +1,920 @@
+"""CLUE: the nearest row on the manifold of the data that the model is sure about."""
+
+import copy
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
+
+from sklearn_clue._modules import ValidRows
+from sklearn_clue._torch import DTYPE, as_tensor, pad_rows, row_uniforms
+from sklearn_clue._validation import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    _fit_context,
+    _safe_indexing,
+    check_is_fitted,
+)
+from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found, _take
+from sklearn_clue.explainers._search import (
+    StoppingRule,
+    adam,
+    evaluate,
+    minimise_rows,
+)
+from sklearn_clue.generative import VAEEncoder
+
+KINDS = ("total", "aleatoric", "epistemic")
+
+# Steps of Adam towards the row itself, before the search for a surer one.
+N_NEAREST = 15
+
+
+class ClueSearch:
+    """Minimise uncertainty plus distance in latent space (Eq. 4), for many rows.
+
+    Parameters
+    ----------
+    provider : UncertaintyProvider
+        The predictor, on encoded rows.
+
+    model : LatentModel
+        The generator, on encoded rows.
+
+    schema : FeatureSchema or None
+        The columns of encoded space; None if any row is valid.
+
+    objective : ClueObjective
+        What to minimise.
+
+    distance_weights : sequence of float
+        λ_x·d, one search for each.
+
+    rule : StoppingRule
+        When a row is done.
+
+    learning_rate : float
+        Step size of Adam.
+
+    init : {"encode", "zeros"}
+        Where to start.
+
+    init_noise : float
+        Standard deviation of the noise on all starts of a row but its first.
+
+    n_starts : int
+        Starts per row.
+
+    seed : int
+        Fixes the noise, together with what the row holds.
+    """
+
+    def __init__(
+        self,
+        provider,
+        model,
+        schema,
+        objective,
+        *,
+        distance_weights,
+        rule,
+        learning_rate,
+        init,
+        init_noise,
+        n_starts,
+        seed,
+    ):
+        self.provider = provider
+        self.model = model
+        self.valid = torch.nn.Identity() if schema is None else ValidRows(schema)
+        self.objective = objective
+        self.distance_weights = distance_weights
+        self.rule = rule
+        self.learning_rate = learning_rate
+        self.init = init
+        self.init_noise = init_noise
+        self.n_starts = n_starts
+        self.seed = seed
+
+    def __call__(self, x0, limits):
+        """Search from encoded rows; see `BaseUncertaintyExplainer._search`."""
+        x0 = torch.as_tensor(x0)
+        n_rows = len(x0)
+        with torch.no_grad():
+            z0 = self.model.encode(pad_rows(x0.to(DTYPE))).mean[:n_rows]
+            reconstructed = self._rows(z0)
+            prediction = torch.zeros(n_rows)
+            if self.objective.prediction_weight:
+                _, prediction = self.provider.uncertainty(pad_rows(x0))
+        start = self._starts(x0, z0)
+        # All starts of all rows in one batch.
+        row = torch.arange(n_rows).repeat_interleave(self.n_starts)
+        low, high = (None, None) if limits is None else map(torch.as_tensor, limits)
+
+        def decode(z, searches):
+            x = self._rows(z)
+            return (
+                x
+                if limits is None
+                else x.clamp(low[row[searches]], high[row[searches]])
+            )
+
+        def uncertainty(x, searches):
+            parts, predicted = self.provider.uncertainty(pad_rows(x))
+            return self.objective.uncertainty(
+                [part[: len(x)] for part in parts],
+                predicted[: len(x)],
+                prediction[row[searches]],
+            )
+
+        def distance(x, searches):
+            return (x - x0[row[searches]]).abs().sum(1)
+
+        starts = self._first_points(decode, uncertainty, distance, start)
+        # Each search may also start where the one with the next smaller weight ended,
+        # as along the path of a lasso: most of the way is behind it then.
+        found, before = [None] * len(self.distance_weights), []
+        for position in np.argsort(self.distance_weights):
+            # Table 5 lists λ_x · d, so divide: the weight must not grow with the
+            # number of columns.
+            weight = float(self.distance_weights[position]) / x0.shape[1]
+
+            def weighted(x, searches, weight=weight):
+                return weight * distance(x, searches)
+
+            result = minimise_rows(
+                decode,
+                uncertainty,
+                weighted,
+                starts + before,
+                learning_rate=self.learning_rate,
+                rule=self.rule,
+            )
+            before = [result.best]
+            found[position] = self._as_found(result, n_rows, reconstructed)
+        return found
+
+    def _first_points(self, decode, uncertainty, distance, start):
+        """The starts, and points nearer to the rows that are explained.
+
+        Differs from the paper: what the encoder gives decodes to a row that is some
+        way off, and the search would spend most of its steps on coming nearer. That
+        needs the generator alone, so it is done before the predictor is asked.
+        """
+        everyone = torch.arange(len(start))
+
+        if self.init == "zeros":
+            return [evaluate(decode, uncertainty, start, everyone)]
+        z, _ = adam(decode, distance, start, everyone, N_NEAREST, self.learning_rate)
+        # Starts with noise are there to end elsewhere.
+        is_first = everyone % self.n_starts == 0
+        z = torch.where(is_first[:, None], z, start)
+        # The start itself is seldom the better one.
+        return [
+            evaluate(decode, uncertainty, start, everyone, with_slope=False),
+            evaluate(decode, uncertainty, z, everyone),
+        ]
+
+    def _rows(self, z):
+        """The valid rows that latents stand for, in double precision."""
+        return self.valid(self.model.decode(pad_rows(z))[: len(z)].double())
+
+    def _starts(self, x0, z0):
+        """Starts of all rows, row by row, of shape (n_rows * n_starts, n_latent)."""
+        z0 = torch.zeros_like(z0) if self.init == "zeros" else z0
+        if self.n_starts == 1:
+            return z0
+        # Appendix C. The noise of a row must not depend on its neighbours, so it comes
+        # from the row. The first start has none.
+        seed = torch.full((len(x0), 1), float(self.seed))
+        uniform = row_uniforms(
+            torch.cat([x0, seed], 1), (self.n_starts - 1) * z0.shape[1]
+        )
+        noise = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12)).to(z0.dtype)
+        noise = noise.view(len(z0), self.n_starts - 1, z0.shape[1])
+        noise = torch.nn.functional.pad(noise, (0, 0, 1, 0))
+        return (z0[:, None] + self.init_noise * noise).flatten(0, 1)
+
+    def _as_found(self, result, n_rows, reconstructed):
+        shape = (n_rows, self.n_starts)
+        return Found(
+            x=result.best.x.unflatten(0, shape).numpy(),
+            n_iter=result.n_iter.view(shape).numpy(),
+            converged=result.converged.view(shape).numpy(),
+            path_z=result.path_z.unflatten(0, shape).numpy(),
+            path_value=result.path_value.unflatten(0, shape).numpy(),
+            reconstructed=reconstructed.numpy(),
+        )
+
+
+class ClueObjective:
+    """The terms of Eq. 4 besides the distance between rows.
+
+    Parameters
+    ----------
+    weights : sequence of 3 floats
+        Weights of total, aleatoric and epistemic uncertainty.
+
+    prediction_weight : float
+        λ_y.
+
+    is_classification : bool
+        Whether predictions are class probabilities.
+    """
+
+    def __init__(self, weights, prediction_weight, is_classification):
+        self.weights = weights
+        self.prediction_weight = prediction_weight
+        self.is_classification = is_classification
+
+    def uncertainty(self, parts, prediction, prediction_before):
+        """Weighted uncertainty, and how far the prediction has moved."""
+        value = sum(
+            weight * part
+            for weight, part in zip(self.weights, parts, strict=True)
+            if weight
+        )
+        if self.prediction_weight:
+            value = value + self.prediction_weight * self._shift(
+                prediction, prediction_before
+            )
+        return value
+
+    def _shift(self, prediction, before):
+        """Cross-entropy of classes, or squared error (Sec. 3)."""
+        if self.is_classification:
+            tiny = torch.finfo(prediction.dtype).tiny
+            return -(before * prediction.clamp_min(tiny).log()).sum(1)
+        return (prediction - before).square().mean(1)
+
+
+class _BaseCLUE(BaseUncertaintyExplainer):
+    """What the explainer and its cross-validated form share."""
+
+    _method = "CLUE"
+
+    _parameter_constraints: dict = {
+        **BaseUncertaintyExplainer._parameter_constraints,
+        "estimator": [
+            HasMethods("fit"),
+            torch.nn.Module,
+            list,
+            tuple,
+            None,
+        ],
+        "generator": [HasMethods("fit"), None],
+        "uncertainty": [StrOptions(set(KINDS)), dict],
+        "prediction_weight": [Interval(Real, 0, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "min_iter": [Interval(Integral, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "init": [StrOptions({"encode", "zeros"})],
+        "init_noise": [Interval(Real, 0, None, closed="left")],
+        "n_explanations": [Interval(Integral, 1, None, closed="left")],
+        "memory": [str, HasMethods("cache"), None],
+    }
+
+    def _default_generator(self):
+        return VAEEncoder()
+
+    def explain(self, X):
+        """Find, for each row, the nearest one that the model is sure about.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to explain, of any length; those that :meth:`rejects` picks are the
+            ones worth explaining.
+
+        Returns
+        -------
+        explanation : Explanation
+            Counterfactuals in the units and the container of X, and what they did to
+            the uncertainty.
+        """
+        check_is_fitted(self, "estimator_")
+        return self._explain(X, (self._distance_weight(),))[0]
+
+    def explain_path(self, X, distance_weights):
+        """Explain rows with several weights of the distance, in one search.
+
+        Like the path of a lasso: from the smallest weight up, each search may start
+        from the end of the one before. Ten weights cost about as much as five calls of
+        :meth:`explain`, and their objectives are as low or lower.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to explain.
+
+        distance_weights : array-like of float
+            Values of `distance_weight`.
+
+        Returns
+        -------
+        explanations : list of Explanation
+            One per weight, in the given order.
+        """
+        check_is_fitted(self, "estimator_")
+        weights = np.asarray(distance_weights, dtype=np.float64)
+        if weights.ndim != 1 or not len(weights) or not (weights >= 0).all():
+            raise ValueError(
+                "distance_weights must be a sequence of numbers that are at least 0, "
+                f"got {distance_weights!r}."
+            )
+        return self._explain(X, tuple(weights.tolist()))
+
+    def score(self, X, y=None):
+        """Tell how well the two terms of the objective are balanced.
+
+        The paper chooses λ such that uncertainty and distance are of similar size
+        (Sec. 3). This is 0 where their means over the rejected rows of X are equal and
+        -1 where one of them vanishes, so that a search over `distance_weight` finds
+        the balance.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows; those above `threshold_` are explained, or all if there are none.
+
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        score : float
+            `-|H - D| / (H + D)` of the mean uncertainty H and the mean weighted
+            distance D of the explanations.
+        """
+        return float(self._scores(X, (self._distance_weight(),))[0])
+
+    def _scores(self, X, distance_weights):
+        check_is_fitted(self, "estimator_")
+        X = self._check_rows(X, reset=False)
+        rejected = np.flatnonzero(self.rejects(X))
+        if len(rejected):
+            X = _safe_indexing(X, rejected)
+        return [
+            _balance(explanation, self._space.schema.n_encoded)
+            for explanation in self._explain(X, distance_weights)
+        ]
+
+    def latent_uncertainty(self, Z):
+        """Tell how unsure the model is about the rows that latents stand for.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n_samples, n_latent)
+            Latents of `generator_`.
+
+        Returns
+        -------
+        parts : Uncertainty
+            As :meth:`predict_uncertainty` gives it.
+        """
+        check_is_fitted(self, "estimator_")
+        search = self._search((0.0,))
+        z = as_tensor(Z)
+        with torch.no_grad():
+            blocks = [search._rows(block).numpy() for block in z.split(1024)]
+        return self._judge_encoded(np.concatenate(blocks))[0]
+
+    # Parts ------------------------------------------------------------------------
+
+    def _weights(self):
+        """Weights of total, aleatoric and epistemic uncertainty."""
+        if isinstance(self.uncertainty, str):
+            return [float(kind == self.uncertainty) for kind in KINDS]
+        unknown = set(self.uncertainty) - set(KINDS)
+        weights = [float(self.uncertainty.get(kind, 0.0)) for kind in KINDS]
+        if unknown or min(weights) < 0 or not any(weights):
+            raise ValueError(
+                "uncertainty must be 'total', 'aleatoric', 'epistemic', or a mapping "
+                "of some of them to weights that are at least 0 and not all 0, got "
+                f"{self.uncertainty!r}."
+            )
+        return weights
+
+    def _clue_objective(self):
+        return ClueObjective(
+            self._weights(), self.prediction_weight, self.is_classification_
+        )
+
+    def _objective(self, parts, prediction, distance, prediction_before, weight):
+        tensors = [torch.as_tensor(part) for part in parts]
+        value = self._clue_objective().uncertainty(
+            tensors, torch.as_tensor(prediction), torch.as_tensor(prediction_before)
+        )
+        return value.numpy() + weight / self._space.schema.n_encoded * distance
+
+    def _search(self, distance_weights):
+        is_image = self._image_shape is not None
+        return ClueSearch(
+            self._provider,
+            copy.deepcopy(self.generator_.module_).to("cpu", DTYPE),
+            None if is_image else self._space.schema,
+            self._clue_objective(),
+            distance_weights=distance_weights,
+            rule=StoppingRule(
+                min_iter=self.min_iter,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                n_iter_no_change=self.n_iter_no_change,
+            ),
+            learning_rate=self.learning_rate,
+            init=self.init,
+            init_noise=self.init_noise,
+            n_starts=self.n_explanations,
+            seed=check_random_state(self.random_state).randint(2**24),
+        )
+
+
+def _balance(explanation, n_encoded):
+    """Score of `CLUEExplainer.score` for one explanation."""
+    distance = explanation.distance_weight / n_encoded * explanation.distance.mean()
+    uncertainty = explanation.objective.mean() - distance
+    total = uncertainty + distance
+    return -abs(uncertainty - distance) / total if total > 0 else -1.0
+
+
+class CLUEExplainer(_BaseCLUE):
+    """Explain why a model is unsure, by the smallest change that makes it sure.
+
+    Counterfactual Latent Uncertainty Explanations (CLUE): for a row that the model is
+    unsure about, search the latent space of a generative model for a row that looks
+    like real data, differs little from the given one, and leaves the model sure. What
+    differs is what the uncertainty comes from.
+
+    Raw DataFrames are welcome, and explanations come back in the same columns and
+    units.
+
+    Parameters
+    ----------
+    estimator : estimator, torch module, list of them, or None, default=None
+        The model to explain. None means
+        :class:`~sklearn_clue.BayesianMLPClassifier`. It may be a
+        :class:`~sklearn_clue.BayesianMLPRegressor`, a
+        :class:`~sklearn.pipeline.Pipeline` that ends in one, a skorch net,
+        scikit-learn's :class:`~sklearn.neural_network.MLPClassifier`,
+        :class:`~sklearn.linear_model.LogisticRegression` or a
+        :class:`~sklearn.ensemble.BaggingClassifier` of MLPs, a torch module, or a list
+        of models as an ensemble. It is cloned and fitted, unless it is wrapped in
+        :class:`~sklearn.frozen.FrozenEstimator`; torch modules are taken as they are.
+
+    generator : VAEEncoder or None, default=None
+        The model of the data whose latent space is searched. None means
+        :class:`~sklearn_clue.VAEEncoder`. It is fitted in the encoded space of the
+        estimator.
+
+    uncertainty : {"total", "aleatoric", "epistemic"} or dict, default="total"
+        What to lower: all uncertainty, the part from noise in the data, the part from
+        not knowing the model, or a sum with weights such as `{"aleatoric": 0.2,
+        "epistemic": 1.0}`.
+
+    distance_weight : float, default=2.0
+        Price of a change, λ_x·d in the paper: the l1 distance in encoded space counts
+        by this weight over the number of encoded columns. Larger values change less
+        and explain less. Uncertainty of regression counts in standard deviations of
+        the target. For images, 25 is a good start.
+
+    prediction_weight : float, default=0.0
+        Price of another prediction, λ_y: cross-entropy for classes, squared error in
+        standard deviations of the target for regression.
+
+    learning_rate : float, default=0.1
+        Step size of Adam in latent space.
+
+    min_iter, max_iter : int, default=3 and 35
+        Fewest and most steps.
+
+    tol : float, default=0.01
+        A step that lowers the objective by less than this share of its first value is
+        a small one.
+
+    n_iter_no_change : int, default=3
+        A row is done after so many small steps in a row.
+
+    init : {"encode", "zeros"}, default="encode"
+        Where the search starts: at the latents of the row, or at the origin.
+
+    init_noise : float, default=0.15
+        Standard deviation of the noise on the starts of further explanations.
+
+    n_explanations : int, default=1
+        Searches per row. The first starts without noise. All results are kept as
+        `candidates`, near-duplicates merged.
+
+    immutable_features : list, str or None, default=None
+        Columns that keep their value: names, or positions if X is an array.
+
+    feature_ranges : dict or None, default=None
+        What numbers may become: `{"texture": (10, 25), "age": "increase"}` by column
+        name, or by position if X is an array. `"increase"` and `"decrease"` refer to
+        the value that the row has.
+
+    rejection_rate : float, default=0.2
+        Share of new rows that :meth:`rejects` should pick.
+
+    memory : str, joblib.Memory or None, default=None
+        Where to cache the fits of estimator and generator, as in
+        :class:`~sklearn.pipeline.Pipeline`: a search over `distance_weight` then fits
+        each fold once.
+
+    batch_size : int, default=256
+        Rows searched together. It bounds the memory and has no influence on the
+        result.
+
+    n_jobs : int or None, default=None
+        Batches of rows to explain in parallel.
+
+    random_state : int, RandomState instance or None, default=None
+        Fixes the noise of further explanations, the rows held out for `threshold_`,
+        and the fits of parts that have no `random_state` of their own.
+
+    verbose : int, default=0
+        2 or more reports on the batches explained.
+
+    Attributes
+    ----------
+    estimator_ : estimator, torch module or list
+        The fitted model.
+
+    generator_ : VAEEncoder
+        The fitted generator.
+
+    threshold_ : float
+        Total uncertainty above which :meth:`rejects` picks a row, in nats or the unit
+        of the target.
+
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, for a classifier.
+
+    is_classification_ : bool
+        Whether the model predicts classes.
+
+    n_features_in_ : int
+        Number of features seen during `fit`.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during `fit`, if all of them are strings.
+
+    See Also
+    --------
+    CLUEExplainerCV : Chooses `distance_weight` by cross-validation.
+    Explanation : What :meth:`explain` returns.
+
+    Notes
+    -----
+    `threshold_` comes from rows that the model has not seen: models are surer about
+    the rows they were fitted on, and a threshold from those would reject more than
+    `rejection_rate` of new ones. A second model is fitted to four fifths of the rows
+    for this, and not used for anything else. For a model that comes fitted the
+    threshold is that of the rows given to `fit`, so give rows it has not seen.
+
+    A counterfactual is not a cause: it shows what the model would be sure about, not
+    what would happen if someone changed a value in the world.
+
+    References
+    ----------
+    Antorán, Bhatt, Adel, Weller, Hernández-Lobato, "Getting a CLUE: A Method for
+    Explaining Uncertainty Estimates", ICLR 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn_clue import CLUEExplainer, VAEEncoder
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame(
+    ...     {"dose": rng.uniform(0, 10, 300), "age": rng.normal(50, 9, 300)}
+    ... )
+    >>> y = np.where(X["dose"] > 5, "works", "fails")
+    >>> clue = CLUEExplainer(
+    ...     LogisticRegression(), VAEEncoder(2, (20,), max_iter=60), random_state=0
+    ... ).fit(X, y)
+    >>> explanation = clue.explain(pd.DataFrame({"dose": [5.2], "age": [50.0]}))
+    >>> bool(explanation.counterfactuals["dose"][0] > 5.5)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **_BaseCLUE._parameter_constraints,
+        "distance_weight": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        estimator=None,
+        generator=None,
+        *,
+        uncertainty="total",
+        distance_weight=2.0,
+        prediction_weight=0.0,
+        learning_rate=0.1,
+        min_iter=3,
+        max_iter=35,
+        tol=0.01,
+        n_iter_no_change=3,
+        init="encode",
+        init_noise=0.15,
+        n_explanations=1,
+        immutable_features=None,
+        feature_ranges=None,
+        rejection_rate=0.2,
+        memory=None,
+        batch_size=256,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.estimator = estimator
+        self.generator = generator
+        self.uncertainty = uncertainty
+        self.distance_weight = distance_weight
+        self.prediction_weight = prediction_weight
+        self.learning_rate = learning_rate
+        self.min_iter = min_iter
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.init = init
+        self.init_noise = init_noise
+        self.n_explanations = n_explanations
+        self.immutable_features = immutable_features
+        self.feature_ranges = feature_ranges
+        self.rejection_rate = rejection_rate
+        self.memory = memory
+        self.batch_size = batch_size
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y=None, **fit_params):
+        """Fit the estimator and the generator.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Training rows.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Target values. May be None if the estimator is frozen.
+
+        **fit_params : dict
+            Metadata such as `sample_weight`: for the estimator, or routed as requested
+            if metadata routing is enabled.
+
+        Returns
+        -------
+        self : object
+            The fitted explainer.
+        """
+        self._weights()
+        return self._fit(X, y, fit_params)
+
+    def _distance_weight(self):
+        return self.distance_weight
+
+
+class CLUEExplainerCV(_BaseCLUE):
+    """CLUE with the weight of the distance chosen by cross-validation.
+
+    The sweep over `distance_weights` happens inside, as in
+    :class:`~sklearn.linear_model.LassoCV`: estimator and generator are fitted once
+    per fold, and all weights are searched along one path.
+
+    Parameters
+    ----------
+    estimator : estimator, torch module, list of them, or None, default=None
+        The model to explain; see :class:`CLUEExplainer`.
+
+    generator : VAEEncoder or None, default=None
+        The model of the data whose latent space is searched.
+
+    distance_weights : array-like of float, default=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+        Values of `distance_weight` to compare.
+
+    cv : int, cross-validation generator or iterable, default=3
+        How to split; see :func:`sklearn.model_selection.check_cv`.
+
+    uncertainty : {"total", "aleatoric", "epistemic"} or dict, default="total"
+        What to lower.
+
+    prediction_weight : float, default=0.0
+        Price of another prediction, λ_y.
+
+    learning_rate : float, default=0.1
+        Step size of Adam in latent space.
+
+    min_iter, max_iter : int, default=3 and 35
+        Fewest and most steps.
+
+    tol : float, default=0.01
+        Share of the first objective below which a step is a small one.
+
+    n_iter_no_change : int, default=3
+        A row is done after so many small steps in a row.
+
+    init : {"encode", "zeros"}, default="encode"
+        Where the search starts.
+
+    init_noise : float, default=0.15
+        Standard deviation of the noise on the starts of further explanations.
+
+    n_explanations : int, default=1
+        Searches per row.
+
+    immutable_features : list, str or None, default=None
+        Columns that keep their value.
+
+    feature_ranges : dict or None, default=None
+        What numbers may become.
+
+    rejection_rate : float, default=0.2
+        Share of new rows that :meth:`rejects` should pick.
+
+    memory : str, joblib.Memory or None, default=None
+        Where to cache fits.
+
+    batch_size : int, default=256
+        Rows searched together.
+
+    n_jobs : int or None, default=None
+        Batches of rows to explain in parallel.
+
+    random_state : int, RandomState instance or None, default=None
+        Fixes all that is left to chance.
+
+    verbose : int, default=0
+        2 or more reports on the batches explained.
+
+    Attributes
+    ----------
+    distance_weight_ : float
+        The chosen weight.
+
+    cv_results_ : dict
+        `distance_weight`, `mean_score` and `split_scores` of shape (n_weights,
+        n_splits): how well the two terms balance, see :meth:`score`.
+
+    estimator_ : estimator, torch module or list
+        The model, fitted to all rows.
+
+    generator_ : VAEEncoder
+        The generator, fitted to all rows.
+
+    threshold_ : float
+        Total uncertainty above which :meth:`rejects` picks a row.
+
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, for a classifier.
+
+    is_classification_ : bool
+        Whether the model predicts classes.
+
+    n_features_in_ : int
+        Number of features seen during `fit`.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during `fit`, if all of them are strings.
+
+    See Also
+    --------
+    CLUEExplainer : With a given weight; works in GridSearchCV over anything.
+
+    References
+    ----------
+    Antorán, Bhatt, Adel, Weller, Hernández-Lobato, "Getting a CLUE: A Method for
+    Explaining Uncertainty Estimates", ICLR 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn_clue import CLUEExplainerCV, VAEEncoder
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> y = X[:, 0] + rng.normal(size=200) > 0
+    >>> clue = CLUEExplainerCV(
+    ...     LogisticRegression(), VAEEncoder(2, (20,), max_iter=20), random_state=0
+    ... ).fit(X, y)
+    >>> clue.distance_weight_ in clue.distance_weights
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **_BaseCLUE._parameter_constraints,
+        "distance_weights": ["array-like"],
+        "cv": ["cv_object"],
+    }
+
+    def __init__(
+        self,
+        estimator=None,
+        generator=None,
+        *,
+        distance_weights=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+        cv=3,
+        uncertainty="total",
+        prediction_weight=0.0,
+        learning_rate=0.1,
+        min_iter=3,
+        max_iter=35,
+        tol=0.01,
+        n_iter_no_change=3,
+        init="encode",
+        init_noise=0.15,
+        n_explanations=1,
+        immutable_features=None,
+        feature_ranges=None,
+        rejection_rate=0.2,
+        memory=None,
+        batch_size=256,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.estimator = estimator
+        self.generator = generator
+        self.distance_weights = distance_weights
+        self.cv = cv
+        self.uncertainty = uncertainty
+        self.prediction_weight = prediction_weight
+        self.learning_rate = learning_rate
+        self.min_iter = min_iter
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.init = init
+        self.init_noise = init_noise
+        self.n_explanations = n_explanations
+        self.immutable_features = immutable_features
+        self.feature_ranges = feature_ranges
+        self.rejection_rate = rejection_rate
+        self.memory = memory
+        self.batch_size = batch_size
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y=None, **fit_params):
+        """Choose the weight of the distance, and fit the parts to all rows.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Training rows.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Target values.
+
+        **fit_params : dict
+            Metadata such as `sample_weight`: for the estimator, or routed as requested
+            if metadata routing is enabled.
+
+        Returns
+        -------
+        self : object
+            The fitted explainer.
+        """
+        self._weights()
+        weights = np.asarray(self.distance_weights, dtype=np.float64)
+        if weights.ndim != 1 or not len(weights) or not (weights >= 0).all():
+            raise ValueError(
+                "distance_weights must be a sequence of numbers that are at least 0, "
+                f"got {self.distance_weights!r}."
+            )
+        X = self._check_rows(X, reset=True)
+        is_classification = getattr(self.estimator, "_estimator_type", None)
+        cv = check_cv(self.cv, y, classifier=is_classification == "classifier")
+        settings = self.get_params(deep=False)
+        del settings["distance_weights"], settings["cv"]
+        scores = []
+        for train, test in cv.split(X, y):
+            fold = CLUEExplainer(**settings)
+            params = {
+                name: _take(value, train, len(X)) for name, value in fit_params.items()
+            }
+            target = None if y is None else _safe_indexing(y, train)
+            fold.fit(_safe_indexing(X, train), target, **params)
+            scores.append(fold._scores(_safe_indexing(X, test), tuple(weights)))
+        scores = np.transpose(scores)
+        best = int(scores.mean(1).argmax())
+        self.distance_weight_ = float(weights[best])
+        self.cv_results_ = {
+            "distance_weight": weights,
+            "mean_score": scores.mean(1),
+            "split_scores": scores,
+        }
+        return self._fit(X, y, fit_params)
+
+    def _distance_weight(self):
+        return self.distance_weight_

@@ -1,0 +1,305 @@
+"""Minimise a function of each row on its own, with Adam; knows no model.
+
+The function is a sum of two: a costly one, of which each value counts, and a cheap one.
+In CLUE these are the uncertainty by a hundred networks and the distance by none.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoppingRule:
+    """When a row is done (Sec. 3): its objective has come to rest, or time is up.
+
+    Parameters
+    ----------
+    min_iter, max_iter : int
+        Fewest and most steps.
+
+    tol : float
+        A decrease in one step below this share of the first objective is a small one.
+
+    n_iter_no_change : int
+        So many small decreases in a row, and the row is at rest.
+    """
+
+    min_iter: int = 3
+    max_iter: int = 35
+    tol: float = 0.01
+    n_iter_no_change: int = 3
+
+    def begin(self, first):
+        """Start watching rows with the given first objectives."""
+        return StoppingState(0, first, first, torch.zeros_like(first, dtype=torch.long))
+
+    def update(self, state, value):
+        """Watch one more step.
+
+        Parameters
+        ----------
+        state : StoppingState
+            What was seen so far.
+
+        value : Tensor of shape (n_rows,)
+            Objectives after the step.
+
+        Returns
+        -------
+        state : StoppingState
+            What was seen, this step included.
+
+        is_at_rest : Tensor of bool of shape (n_rows,)
+            Rows that can stop.
+
+        is_last : bool
+            Whether no row may go on.
+        """
+        # The first objective may be negative where a caller's terms are.
+        is_small = state.previous - value < self.tol * state.first.abs()
+        n_small = torch.where(is_small, state.n_small + 1, 0)
+        n_iter = state.n_iter + 1
+        is_at_rest = (n_small >= self.n_iter_no_change) & (n_iter >= self.min_iter)
+        state = StoppingState(n_iter, state.first, value, n_small)
+        return state, is_at_rest, n_iter >= self.max_iter
+
+
+class StoppingState(NamedTuple):
+    """What a `StoppingRule` remembers of each row."""
+
+    n_iter: int
+    first: Tensor
+    previous: Tensor
+    n_small: Tensor
+
+    def keep(self, rows):
+        """Forget all rows but some."""
+        return StoppingState(
+            self.n_iter, self.first[rows], self.previous[rows], self.n_small[rows]
+        )
+
+
+class Point(NamedTuple):
+    """A point of each row, and the costly function around it."""
+
+    z: Tensor  # (n_rows, n_latent)
+    x: Tensor  # (n_rows, n_encoded): what z stands for
+    costly: Tensor  # (n_rows,)
+    slope: Tensor  # (n_rows, n_encoded): its gradient; NaN if nobody asked yet
+
+    def keep(self, rows):
+        """The points of some rows."""
+        return Point(*(part[rows] for part in self))
+
+    def replace(self, rows, others):
+        """Put other points in the place of those of some rows."""
+        for mine, theirs in zip(self, others, strict=True):
+            mine[rows] = theirs
+
+
+class SearchResult(NamedTuple):
+    """What a search has found, per row."""
+
+    best: Point
+    value: Tensor  # (n_rows,): its objective
+    n_iter: Tensor  # (n_rows,): steps taken
+    converged: Tensor  # (n_rows,): whether the row came to rest
+    path_z: Tensor  # (n_rows, n_steps + 1, n_latent): NaN after a row stopped
+    path_value: Tensor  # (n_rows, n_steps + 1): the objective of each proposal
+
+
+# Steps of Adam within one step of the search: at the default step size they cross half
+# a standard deviation of latent space, and cost less than one value of the costly
+# function.
+N_INNER = 5
+
+# A proposal that turns out worse than what it came from makes the next one smaller.
+SHRINK = 0.5
+
+
+def minimise_rows(decode, costly, cheap, starts, *, learning_rate=0.1, rule=None):
+    """Minimise `costly(decode(z)) + cheap(decode(z))`, every row on its own.
+
+    In each step the costly function is replaced by its tangent at the best point so
+    far. Adam then minimises the tangent plus the cheap function, and the proposal it
+    arrives at is valued. A better one is the next point to start from; after a worse
+    one the next proposal stays nearer. The objective never rises.
+
+    Rows share the cost of a step but nothing else: each has its own state of Adam and
+    its own reach, stops by itself and leaves the batch, and its answer does not depend
+    on the others.
+
+    Parameters
+    ----------
+    decode : callable
+        `decode(z, rows)` maps latents of shape (n_active, n_latent), which belong to
+        the rows of the given numbers, to points x of shape (n_active, n_encoded).
+
+    costly, cheap : callable
+        `costly(x, rows)` and `cheap(x, rows)` give values of shape (n_active,). All
+        three are differentiable.
+
+    starts : sequence of Point
+        Where to start: each row at the best of its points. The first of them is the
+        start that the stopping rule compares with.
+
+    learning_rate : float, default=0.1
+        Step size of Adam.
+
+    rule : StoppingRule, default=None
+        When to stop. Its steps are values of the costly function.
+
+    Returns
+    -------
+    result : SearchResult
+        The best step of each row; the starts are among them.
+    """
+    rule = StoppingRule() if rule is None else rule
+    active = torch.arange(len(starts[0].z), device=starts[0].z.device)
+    best = Point(*(part.clone() for part in starts[0]))
+    value = best.costly + cheap(best.x, active)
+    state = rule.begin(value)
+    path_z, path_value = [best.z.clone()], [value.clone()]
+    for start in starts[1:]:
+        value_there = start.costly + cheap(start.x, active)
+        is_better = value_there < value
+        best.replace(is_better, start.keep(is_better))
+        value = torch.where(is_better, value_there, value)
+    flat = best.slope.isnan().any(1).nonzero()[:, 0]
+    if len(flat):
+        best.replace(flat, evaluate(decode, costly, best.z[flat], flat))
+    n_iter = torch.zeros_like(active)
+    converged = torch.zeros_like(active, dtype=torch.bool)
+    reach = torch.full_like(best.z[:, :1], learning_rate)
+    is_last = rule.max_iter == 0
+    while len(active) and not is_last:
+        here = best.keep(active)
+
+        def tangent(x, rows, here=here):
+            return (here.slope * (x - here.x)).sum(1) + cheap(x, rows)
+
+        z, gain = adam(decode, tangent, here.z, active, N_INNER, reach[active])
+        n_iter[active] += 1
+        # Where not even the tangent promises anything there is nothing to ask about.
+        asked = active[gain > 0]
+        proposal = evaluate(decode, costly, z[gain > 0], asked)
+        proposed = proposal.costly + cheap(proposal.x, asked)
+        path_z.append(_spread(proposal.z, asked, best.z))
+        path_value.append(_spread(proposed, asked, value))
+        # A value that is no number is never better.
+        is_better = proposed < value[asked]
+        better = asked[is_better]
+        best.replace(better, proposal.keep(is_better))
+        value[better] = proposed[is_better]
+        is_worse = torch.ones_like(value, dtype=torch.bool)
+        is_worse[better] = False
+        reach[is_worse] *= SHRINK
+
+        state, is_at_rest, is_last = rule.update(state, value[active])
+        converged[active[is_at_rest]] = True
+        if is_at_rest.any():
+            active, state = active[~is_at_rest], state.keep(~is_at_rest)
+    return SearchResult(
+        best,
+        value,
+        n_iter,
+        converged,
+        torch.stack(path_z, 1),
+        torch.stack(path_value, 1),
+    )
+
+
+def _spread(values, rows, like):
+    """Values of some rows in their places, NaN elsewhere."""
+    return torch.full_like(like, torch.nan).index_copy(0, rows, values)
+
+
+def evaluate(decode, costly, z, rows, *, with_slope=True):
+    """Ask for the costly function at some latents.
+
+    Parameters
+    ----------
+    decode, costly : callable
+        As in `minimise_rows`.
+
+    z : Tensor of shape (n_rows, n_latent)
+        The latents.
+
+    rows : Tensor of shape (n_rows,)
+        Numbers of the rows.
+
+    with_slope : bool, default=True
+        Whether to ask for the slope, too, which costs as much again. It is NaN
+        otherwise.
+
+    Returns
+    -------
+    point : Point
+        The point of each row.
+    """
+    with torch.no_grad():
+        x = decode(z, rows)
+        if not with_slope:
+            return Point(z, x, costly(x, rows), torch.full_like(x, torch.nan))
+    there = x.clone().requires_grad_()
+    with torch.enable_grad():
+        costs = costly(there, rows)
+        # Sum, not mean: each row's slope must not depend on who shares its batch.
+        (slope,) = torch.autograd.grad(costs.sum(), there)
+    # A row without a slope (an overflow far out) must not move to nowhere.
+    return Point(z, x, costs.detach(), slope.nan_to_num(0.0, 0.0, 0.0))
+
+
+def adam(decode, function, z, rows, n_steps, learning_rate):
+    """Take steps of Adam on `function(decode(z))`, every row on its own.
+
+    Parameters
+    ----------
+    decode, function : callable
+        As in `minimise_rows`; the values of the function alone are minimised.
+
+    z : Tensor of shape (n_rows, n_latent)
+        Where to start.
+
+    rows : Tensor of shape (n_rows,)
+        Numbers of the rows.
+
+    n_steps : int
+        Steps to take.
+
+    learning_rate : Tensor of shape (n_rows, 1) or float
+        Step size.
+
+    Returns
+    -------
+    z : Tensor of shape (n_rows, n_latent)
+        The best step; the start is one of them.
+
+    gain : Tensor of shape (n_rows,)
+        By how much the function is lower there than at the start.
+    """
+    first_moment, second_moment = torch.zeros_like(z), torch.zeros_like(z)
+    best, least = z, None
+    for step in range(1, n_steps + 2):
+        z = z.detach().requires_grad_()
+        with torch.enable_grad():
+            value = function(decode(z, rows), rows)
+        if least is None:
+            first = least = value.detach()
+        is_better = value.detach() < least
+        best = torch.where(is_better[:, None], z.detach(), best)
+        least = torch.where(is_better, value.detach(), least)
+        if step > n_steps:
+            return best, first - least
+        (gradient,) = torch.autograd.grad(value.sum(), z)
+        gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
+        # Kingma and Ba (2015), Algorithm 1 with its default decay rates. torch's own
+        # Adam knows no step size per row.
+        first_moment = first_moment.lerp(gradient, 0.1)
+        second_moment = second_moment.lerp(gradient.square(), 0.001)
+        direction = first_moment / (1 - 0.9**step)
+        scale = (second_moment / (1 - 0.999**step)).sqrt() + 1e-8
+        z = z.detach() - learning_rate * direction / scale
