@@ -277,7 +277,7 @@ def as_provider(model, n_classes=None):
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn_clue.uncertainty import as_provider
     >>> model = LogisticRegression().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
-    >>> x = torch.tensor([[1.5], [9.0]], dtype=torch.float64)
+    >>> x = torch.tensor([[1.5], [99.0]], dtype=torch.float64)
     >>> parts, proba = as_provider(model).uncertainty(x)
     >>> parts.total.numpy().round(2)
     array([0.69, 0.  ])

@@ -3,12 +3,15 @@
 import inspect
 
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sklearn_clue
 from sklearn_clue import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
+    CLUEExplainer,
+    CLUEExplainerCV,
     TabularEncoder,
     VAEACImputer,
     VAEEncoder,
@@ -17,9 +20,13 @@ from sklearn_clue import (
 # One entry per estimator and way of working that the checks should see, with settings
 # small enough for a few hundred fits.
 TINY = {"hidden_layer_sizes": (10,), "n_draws": 8, "burn_in": 120, "thinning": 2}
+TINY_VAE = VAEEncoder(2, (5,), max_iter=2)
 INSTANCES = [
     BayesianMLPClassifier(**TINY),
     BayesianMLPRegressor(**TINY),
+    CLUEExplainer(LogisticRegression(), TINY_VAE),
+    CLUEExplainer(BayesianMLPRegressor(**TINY), TINY_VAE),
+    CLUEExplainerCV(LogisticRegression(), TINY_VAE, distance_weights=[1.0], cv=2),
     TabularEncoder(),
     VAEACImputer(2, (10,), max_iter=5, n_draws=10),
     VAEACImputer(2, (10,), max_iter=5, n_draws=10, add_indicator=True),

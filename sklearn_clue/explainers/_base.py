@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import check_consistent_length, check_random_state, get_tags
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
@@ -84,8 +84,16 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
 
     # Fitting ----------------------------------------------------------------------
 
-    def _fit(self, X, y, fit_params):
+    def _read(self, X, y):
+        """Check rows and targets as far as they concern no part in particular."""
         X = self._check_rows(X, reset=True)
+        if not (y is None or hasattr(y, "__getitem__")):
+            y = np.asarray(y)
+        check_consistent_length(X, y)
+        return X, y
+
+    def _fit(self, X, y, fit_params):
+        X, y = self._read(X, y)
         params = self._route(fit_params)
         rng = check_random_state(self.random_state)
         estimator_seed, generator_seed, split_seed = rng.randint(2**31 - 1, size=3)
@@ -132,6 +140,7 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
             )
             self.generator_ = _thawed(generator)
             check_same_space(space, self.generator_)
+            self.n_iter_ = self.generator_.n_iter_
         self._provider, self._space = predictor.provider, space
         self._image_shape = image_shape
         self.threshold_ = self._learn_threshold(
@@ -173,6 +182,14 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
         if len(held_out) == 0:
             held_out = np.arange(n_rows)
         total = _judge(provider, space.encode(_safe_indexing(X, held_out)))[0].total
+        if not total.any():
+            warnings.warn(
+                "The estimator is never unsure, so there is nothing to explain. A "
+                "single regressor that predicts nothing but a mean is of that kind: "
+                "pass several as a list, or a BayesianMLPRegressor.",
+                UserWarning,
+                stacklevel=5,
+            )
         return float(np.quantile(total * _unit(provider), 1 - self.rejection_rate))
 
     def _view(self, estimator, X, image_shape):
@@ -255,8 +272,11 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
             tags.estimator_type = inner.estimator_type
             tags.classifier_tags = inner.classifier_tags
             tags.regressor_tags = inner.regressor_tags
+            if tags.regressor_tags is not None:
+                tags.regressor_tags.poor_score = True  # `score` judges explanations
             tags.target_tags = inner.target_tags
             tags.input_tags = inner.input_tags
+        tags.input_tags.sparse = False
         return tags
 
     # Predicting -------------------------------------------------------------------

@@ -5,6 +5,7 @@ from numbers import Integral, Real
 
 import numpy as np
 import torch
+from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 
@@ -557,6 +558,9 @@ class CLUEExplainer(_BaseCLUE):
     is_classification_ : bool
         Whether the model predicts classes.
 
+    n_iter_ : int
+        Epochs that the generator was trained for.
+
     n_features_in_ : int
         Number of features seen during `fit`.
 
@@ -779,6 +783,9 @@ class CLUEExplainerCV(_BaseCLUE):
     is_classification_ : bool
         Whether the model predicts classes.
 
+    n_iter_ : int
+        Epochs that the generator was trained for.
+
     n_features_in_ : int
         Number of features seen during `fit`.
 
@@ -892,9 +899,8 @@ class CLUEExplainerCV(_BaseCLUE):
                 "distance_weights must be a sequence of numbers that are at least 0, "
                 f"got {self.distance_weights!r}."
             )
-        X = self._check_rows(X, reset=True)
-        is_classification = getattr(self.estimator, "_estimator_type", None)
-        cv = check_cv(self.cv, y, classifier=is_classification == "classifier")
+        X, y = self._read(X, y)
+        cv = check_cv(self.cv, y, classifier=is_classifier(self))
         settings = self.get_params(deep=False)
         del settings["distance_weights"], settings["cv"]
         scores = []

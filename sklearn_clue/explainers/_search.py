@@ -58,8 +58,9 @@ class StoppingRule:
         is_last : bool
             Whether no row may go on.
         """
-        # The first objective may be negative where a caller's terms are.
-        is_small = state.previous - value < self.tol * state.first.abs()
+        decrease = state.previous - value
+        # The first objective may be zero or, where a caller's terms are, negative.
+        is_small = (decrease < self.tol * state.first.abs()) | (decrease <= 0)
         n_small = torch.where(is_small, state.n_small + 1, 0)
         n_iter = state.n_iter + 1
         is_at_rest = (n_small >= self.n_iter_no_change) & (n_iter >= self.min_iter)

@@ -1,0 +1,214 @@
+"""The search on its own: known answers, without any model."""
+
+import numpy as np
+import pytest
+import torch
+
+from sklearn_clue.explainers._search import (
+    Point,
+    StoppingRule,
+    adam,
+    evaluate,
+    minimise_rows,
+)
+
+
+def identity(z, rows):
+    return z
+
+
+def run(costly, cheap, start, decode=identity, **settings):
+    rows = torch.arange(len(start))
+    starts = [evaluate(decode, costly, start, rows)]
+    return minimise_rows(decode, costly, cheap, starts, **settings)
+
+
+def soft_threshold(x, amount):
+    return x.sign() * (x.abs() - amount).clamp_min(0)
+
+
+def bowl_problem(n_rows=7, n_latent=3, weight=0.6, seed=0):
+    """A quadratic bowl around `center`, and an l1 distance from the origin."""
+    generator = torch.Generator().manual_seed(seed)
+    center = torch.randn(n_rows, n_latent, generator=generator, dtype=torch.float64)
+
+    def costly(x, rows):
+        return 0.5 * (x - center[rows]).square().sum(1)
+
+    def cheap(x, rows):
+        return weight * x.abs().sum(1)
+
+    return center, costly, cheap
+
+
+PATIENT = StoppingRule(max_iter=300, tol=0.0, n_iter_no_change=12)
+
+
+def test_soft_threshold_is_found():
+    # argmin ½|x - c|² + w|x|₁ is the soft threshold of c at w.
+    center, costly, cheap = bowl_problem()
+    result = run(costly, cheap, torch.ones_like(center), rule=PATIENT)
+    expected = soft_threshold(center, 0.6)
+    torch.testing.assert_close(result.best.x, expected, atol=1e-2, rtol=0)
+    least = costly(expected, torch.arange(7)) + cheap(expected, torch.arange(7))
+    torch.testing.assert_close(result.value, least, atol=1e-3, rtol=0)
+
+
+def test_minimum_through_a_decoder():
+    # x = z², so that the optimum of a bowl at 2 is z = √2.
+    def decode(z, rows):
+        return z.square()
+
+    result = run(
+        lambda x, rows: (x - 2).square().sum(1),
+        lambda x, rows: 0 * x.sum(1),
+        torch.ones(4, 1, dtype=torch.float64),
+        decode=decode,
+        rule=PATIENT,
+    )
+    torch.testing.assert_close(
+        result.best.z, torch.full((4, 1), 2**0.5).double(), atol=1e-2, rtol=0
+    )
+
+
+def test_objective_never_rises_and_belongs_to_the_returned_row():
+    center, costly, cheap = bowl_problem(n_rows=40)
+    start = 3 * torch.randn(center.shape, dtype=torch.float64)
+    result = run(costly, cheap, start)
+    rows = torch.arange(len(start))
+    assert (result.value <= costly(start, rows) + cheap(start, rows)).all()
+    torch.testing.assert_close(
+        result.value, costly(result.best.x, rows) + cheap(result.best.x, rows)
+    )
+    path = result.path_value.nan_to_num(nan=torch.inf)
+    torch.testing.assert_close(result.value, path.min(1).values)
+
+
+def test_rows_are_independent():
+    center, costly, cheap = bowl_problem(n_rows=30)
+    start = torch.randn(center.shape, dtype=torch.float64)
+    together = run(costly, cheap, start)
+    assert len(set(together.n_iter.tolist())) > 1  # some left the batch before others
+    for row in (0, 13, 29):
+        alone = run(
+            lambda x, rows, row=row: costly(x, rows + row),
+            lambda x, rows, row=row: cheap(x, rows + row),
+            start[row : row + 1],
+        )
+        torch.testing.assert_close(alone.best.z[0], together.best.z[row])
+        assert alone.n_iter[0] == together.n_iter[row]
+        n_steps = alone.path_value.shape[1]
+        torch.testing.assert_close(
+            alone.path_z[0], together.path_z[row, :n_steps], equal_nan=True
+        )
+        assert together.path_value[row, n_steps:].isnan().all()
+
+
+def test_best_of_several_starts_is_taken():
+    center, costly, cheap = bowl_problem()
+    rows = torch.arange(len(center))
+    far = evaluate(identity, costly, center + 9, rows)
+    near = evaluate(identity, costly, soft_threshold(center, 0.6), rows)
+    # A start without a slope gets one where it is the best.
+    unasked = evaluate(identity, costly, near.z, rows, with_slope=False)
+    assert unasked.slope.isnan().all()
+    rule = StoppingRule(max_iter=1)
+    for other in (near, unasked):
+        result = minimise_rows(identity, costly, cheap, [far, other], rule=rule)
+        assert (result.value <= near.costly + cheap(near.x, rows)).all()
+        assert result.best.slope.isfinite().all()
+        # The path begins at the first of them, which the rule compares with.
+        torch.testing.assert_close(result.path_z[:, 0], far.z)
+
+
+def test_values_that_are_no_numbers_are_never_taken():
+    def costly(x, rows):
+        return torch.where(x[:, 0] < 0.5, torch.nan, x[:, 0])
+
+    result = run(costly, lambda x, rows: 0 * x[:, 0], torch.ones(3, 1).double())
+    assert result.value.isfinite().all()
+    assert (result.best.x >= 0.5).all()
+
+
+def test_what_the_tangent_cannot_improve_is_not_asked_about():
+    n_asked = []
+
+    def costly(x, rows):
+        n_asked.append(len(x))
+        return 0 * x[:, 0]
+
+    # At the optimum of the cheap part, and the costly one is flat.
+    result = run(costly, lambda x, rows: x.abs().sum(1), torch.zeros(5, 2).double())
+    assert result.converged.all()
+    assert sum(n_asked) == 5  # the start alone
+
+
+def test_adam_matches_torch():
+    target = torch.tensor([[1.0, -2.0], [0.5, 3.0]], dtype=torch.float64)
+
+    def function(x, rows):
+        return (x - target[rows]).square().sum(1)
+
+    z, gain = adam(identity, function, torch.zeros(2, 2).double(), [0, 1], 7, 0.1)
+    weights = torch.zeros(2, 2, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([weights], lr=0.1)
+    for _ in range(7):
+        optimizer.zero_grad()
+        function(weights, [0, 1]).sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(z, weights.detach())
+    torch.testing.assert_close(
+        gain, function(torch.zeros(2, 2), [0, 1]) - function(z, [0, 1])
+    )
+
+
+def test_adam_returns_its_best_step():
+    z, gain = adam(identity, lambda x, rows: x.abs().sum(1), torch.zeros(3, 2), 0, 5, 1)
+    assert torch.equal(z, torch.zeros(3, 2)) and torch.equal(gain, torch.zeros(3))
+
+
+def watch(rule, values):
+    """Steps until a row with these objectives stops, and whether at rest."""
+    values = torch.as_tensor(values, dtype=torch.float64)[:, None]
+    state = rule.begin(values[0])
+    for step, value in enumerate(values[1:], start=1):
+        state, is_at_rest, is_last = rule.update(state, value)
+        if is_at_rest[0] or is_last:
+            return step, bool(is_at_rest[0])
+    return None, False
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        # Three consecutive decreases below 1 % of the first value.
+        ([10, 9.95, 9.9, 9.85, 0], (3, True)),
+        # A large one in between starts the count anew.
+        ([10, 9.95, 9.0, 8.95, 8.9, 8.85], (5, True)),
+        # 1 % of the first value, not of the current one.
+        ([10, 5, 4.95, 4.9, 4.85], (4, True)),
+        # A rise is a small decrease.
+        ([10, 11, 12, 13], (3, True)),
+        # Exactly 1 % is not below.
+        ([100, 99, 98, 97, 96, 95], (None, False)),
+    ],
+)
+def test_stopping_rule_of_the_paper(values, expected):
+    assert watch(StoppingRule(), values) == expected
+
+
+def test_stopping_rule_limits():
+    flat = np.full(50, 10.0)
+    assert watch(StoppingRule(), flat) == (3, True)
+    assert watch(StoppingRule(min_iter=8), flat) == (8, True)
+    assert watch(StoppingRule(n_iter_no_change=5), flat) == (5, True)
+    steep = 100 * 0.9 ** np.arange(50)
+    assert watch(StoppingRule(max_iter=4), steep) == (4, False)
+    assert watch(StoppingRule(tol=0.5), steep) == (3, True)
+
+
+def test_points_are_replaced_row_by_row():
+    point = Point(*(torch.zeros(3, 2) for _ in range(4)))
+    point.replace(torch.tensor([2]), Point(*(torch.ones(1, 2) for _ in range(4))))
+    assert torch.equal(point.keep(torch.tensor([2])).x, torch.ones(1, 2))
+    assert torch.equal(point.x[:2], torch.zeros(2, 2))
