@@ -115,7 +115,7 @@ def test_importance_draws_need_bounded_memory(toy, linear_vae, monkeypatch):
     expected = linear_vae.score_samples(X[:3], n_importance=1000)
     chunked = _base.importance_log_prob
     monkeypatch.setattr(
-        "sklearn_clue.generative._vae.importance_log_prob",
+        "sklearn_clue.generative._base.importance_log_prob",
         lambda *args: chunked(*args, budget=100_000),
     )
     np.testing.assert_allclose(
@@ -421,6 +421,18 @@ def test_bad_input(X, settings, message):
 def test_unseen_category_is_named(frame, frame_vae):
     with pytest.raises(ValueError, match="'color' holds 'green'"):
         frame_vae.transform(frame.assign(color="green"))
+
+
+def test_category_that_is_declared_and_never_observed(frame):
+    X = frame.astype({"color": pd.CategoricalDtype(["blue", "green", "red"])})
+    vae = VAEEncoder(2, **TINY).fit(X)
+    assert "green" in vae.schema_.column("color").categories
+    drawn = vae.sample(2000, random_state=0)
+    # Possible, and as improbable as its start leaves it.
+    assert (drawn["color"] == "green").mean() < 0.01
+    green = X.assign(color="green").astype(X.dtypes)
+    assert np.isfinite(vae.score_samples(green)).all()
+    assert vae.score(green) < vae.score(X) - 2
 
 
 def test_constant_data():
