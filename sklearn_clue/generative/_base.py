@@ -548,11 +548,14 @@ class BaseGenerative(
             return log_scale.sum()
         return present[:, self.schema_.numeric_index] @ log_scale
 
+    def _auto_latent_dim(self):
+        # Near those that the paper chose by hand (Table 4): 4 for 4 and for 7 columns,
+        # 6 for 11 and 8 for 23.
+        return max(round(1.7 * math.sqrt(self.n_features_in_)), 2)
+
     def _resolve_latent_dim(self, n_encoded):
         if self.latent_dim == "auto":
-            # Near those that the paper chose by hand (Table 4): 4 for 4 and for 7
-            # columns, 6 for 11 and 8 for 23.
-            return max(round(1.7 * math.sqrt(self.n_features_in_)), 2)
+            return self._auto_latent_dim()
         if self.latent_dim > n_encoded:
             warnings.warn(
                 f"latent_dim={self.latent_dim} is more than the {n_encoded} encoded "

@@ -478,10 +478,10 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
             )
         return feature_groups(self.schema_, "bernoulli")
 
-    def _resolve_latent_dim(self, n_encoded):
-        if self.latent_dim == "auto" and self.image_shape is not None:
-            return IMAGE_LATENT_DIM
-        return super()._resolve_latent_dim(n_encoded)
+    def _auto_latent_dim(self):
+        if self.image_shape is None:
+            return super()._auto_latent_dim()
+        return IMAGE_LATENT_DIM
 
     def _resolve_max_iter(self, n_batches):
         if self.max_iter != "auto":
