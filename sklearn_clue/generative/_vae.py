@@ -54,11 +54,24 @@ class VAE(LatentModule):
             self.to(memory_format=torch.channels_last)
 
     def forward(self, x, noise):
-        """Lower bound on the log-density of each row (the ELBO), in nats."""
+        """Lower bound on the log-density of each row, in nats.
+
+        Noise of shape (n_rows, latent_dim) gives the ELBO, noise of shape (n_rows,
+        n_importance, latent_dim) the importance-weighted bound.
+        """
         mean, std = self.posterior(x)
-        outputs = self.decoder(mean + std * noise)
-        likelihood = self.likelihood.log_prob(outputs, x).sum(-1)
-        return likelihood - self.kl_weight * kl_to_standard(mean, std)
+        if noise.ndim == 2:
+            outputs = self.decoder(mean + std * noise)
+            likelihood = self.likelihood.log_prob(outputs, x).sum(-1)
+            return likelihood - self.kl_weight * kl_to_standard(mean, std)
+        mean, std = mean.unsqueeze(1), std.unsqueeze(1)
+        z = mean + std * noise
+        outputs = self.decoder(z.flatten(0, 1)).unflatten(0, z.shape[:2])
+        likelihood = self.likelihood.log_prob(outputs, x.unsqueeze(1)).sum(-1)
+        # log p(z) - log q(z | x): the constants cancel.
+        ratio = (0.5 * (noise.square() - z.square()) + std.log()).sum(-1)
+        weights = likelihood + self.kl_weight * ratio
+        return weights.logsumexp(1) - math.log(noise.shape[1])
 
     def prior(self):
         mean = self.blank(self.latent_dim)
@@ -114,6 +127,11 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
         Variance of the Gaussians, in units of the standardised columns. One value for
         all weighs all columns alike, which explanations want. `"learned"` finds one
         per column, which gives better densities and samples.
+
+    n_importance : int, default=1
+        Latents drawn per row in each step of training. More than one raise the
+        importance-weighted bound instead of the plain one (Burda et al., 2016), which
+        makes better densities and samples, and longer steps.
 
     learning_rate : float, default=1e-3
         First step size of the RAdam optimiser. Early stopping lowers it.
@@ -226,6 +244,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
         **BaseGenerative._parameter_constraints,
         "image_shape": ["array-like", None],  # its size is checked in fit
         "likelihood": [StrOptions({"auto", "gaussian", "bernoulli"})],
+        "n_importance": BaseGenerative._parameter_constraints["batch_size"],
         "max_iter": [
             *BaseGenerative._parameter_constraints["max_iter"],
             StrOptions({"auto"}),
@@ -241,6 +260,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
         image_shape=None,
         likelihood="auto",
         noise_variance=0.5,
+        n_importance=1,
         learning_rate=1e-3,
         batch_size=128,
         max_iter="auto",
@@ -258,6 +278,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
         self.image_shape = image_shape
         self.likelihood = likelihood
         self.noise_variance = noise_variance
+        self.n_importance = n_importance
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -499,9 +520,9 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
 
     def _draw_noise(self, inputs, generator):
         x = inputs["x"]
-        return {
-            "noise": standard_noise((len(x), self.latent_dim_), generator, x.device)
-        }
+        draws = () if self.n_importance == 1 else (self.n_importance,)
+        shape = (len(x), *draws, self.latent_dim_)
+        return {"noise": standard_noise(shape, generator, x.device)}
 
     def _latent_means(self, x):
         return self._by_rows(lambda module, x: module.posterior(x)[0], x)

@@ -110,6 +110,21 @@ def test_log_density_rises_with_importance_draws(toy):
     assert scores[0] < scores[-1]
 
 
+def test_importance_weighted_training():
+    # Two clusters per column: one latent's Gaussian posterior cannot follow them, and
+    # the plain bound pays for that.
+    X = np.random.default_rng(0).choice([-1.0, 1.0], (1000, 2))
+    X += np.random.default_rng(1).normal(0, 0.3, X.shape)
+    settings = {"noise_variance": "learned", "learning_rate": 5e-3, "max_iter": 60}
+    plain, weighted = (
+        VAEEncoder(2, (30,), n_importance=n, tol=0, random_state=0, **settings).fit(X)
+        for n in (1, 10)
+    )
+    assert weighted.score(X) > plain.score(X)
+    # The bound of 10 draws lies above that of one, and below the log-density.
+    assert weighted.history_[-1]["valid_bound"] > plain.history_[-1]["valid_bound"]
+
+
 def test_importance_draws_need_bounded_memory(toy, linear_vae, monkeypatch):
     _, X, _ = toy
     expected = linear_vae.score_samples(X[:3], n_importance=1000)
