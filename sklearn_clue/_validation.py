@@ -1,9 +1,12 @@
-"""The only door to names that scikit-learn keeps private or has moved.
+"""The only door to names that scikit-learn keeps private or has moved, and our checks.
 
 Everything else in the package imports validation helpers from here, so a new
 scikit-learn release can break one file at most.
 """
 
+from numbers import Integral
+
+import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils import _safe_indexing
 from sklearn.utils._metadata_requests import _routing_enabled
@@ -46,6 +49,68 @@ except ImportError:  # scikit-learn < 1.9
         return method
 
 
+def check_count(name, value):
+    """Check an argument of a method that counts something."""
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(
+            f"{name} must be a positive whole number, got {value!r}. Give at least 1."
+        )
+
+
+def check_widths(hidden_layer_sizes):
+    """Read the widths of hidden layers; an empty sequence means a linear model."""
+    widths = np.atleast_1d(np.asarray(hidden_layer_sizes))
+    if widths.size and (
+        widths.ndim != 1 or widths.dtype.kind not in "iu" or widths.min() < 1
+    ):
+        raise ValueError(
+            "hidden_layer_sizes must hold the widths of the hidden layers, all at "
+            f"least 1, got {hidden_layer_sizes!r}."
+        )
+    return tuple(int(width) for width in widths)
+
+
+def drop_weightless_rows(weight, *tables):
+    """Leave out rows of weight zero; return the weights and tables of the others."""
+    if not weight.any():  # scikit-learn < 1.9 lets this pass
+        raise ValueError(
+            "sample_weight holds nothing but zeros, so there is no row to learn "
+            "from. Give some rows a positive weight."
+        )
+    if weight.all():
+        return weight, *tables
+    present = np.flatnonzero(weight)
+    return weight[present], *(_safe_indexing(table, present) for table in tables)
+
+
+def merge_repeated_rows(weight, *arrays):
+    """Merge equal rows, adding up their weights, and put them in a canonical order.
+
+    A row of weight 2 then is the row twice, and the order of the rows leaves no trace.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n_rows,)
+        Weights of the rows.
+
+    *arrays : ndarrays of shape (n_rows, ...)
+        What makes up the rows, side by side.
+
+    Returns
+    -------
+    weight : ndarray of shape (n_distinct,)
+        Weights of the distinct rows.
+
+    *arrays : ndarrays of shape (n_distinct, ...)
+        The distinct rows, cut as they came, in two dimensions.
+    """
+    arrays = [array.reshape(len(array), -1) for array in arrays]
+    ends = np.cumsum([array.shape[1] for array in arrays])
+    rows, position = np.unique(np.hstack(arrays), axis=0, return_inverse=True)
+    weight = np.bincount(position.ravel(), weights=weight)
+    return weight, *np.split(rows, ends[:-1], axis=1)
+
+
 __all__ = [
     "CallbackSupportMixin",
     "HasMethods",
@@ -58,9 +123,13 @@ __all__ = [
     "_fit_context",
     "_routing_enabled",
     "_safe_indexing",
+    "check_count",
     "check_is_fitted",
+    "check_widths",
+    "drop_weightless_rows",
     "is_pandas_df",
     "is_polars_df",
+    "merge_repeated_rows",
     "validate_data",
     "validate_params",
     "with_callbacks",

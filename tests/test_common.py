@@ -16,6 +16,7 @@ from sklearn_clue import (
     VAEACImputer,
     VAEEncoder,
 )
+from sklearn_clue.generative import TwoLevelVAEAC
 
 # One entry per estimator and way of working that the checks should see, with settings
 # small enough for a few hundred fits.
@@ -31,6 +32,7 @@ INSTANCES = [
     VAEACImputer(2, (10,), max_iter=5, n_draws=10),
     VAEACImputer(2, (10,), max_iter=5, n_draws=10, add_indicator=True),
     VAEEncoder(2, (10,), max_iter=5),
+    TwoLevelVAEAC(VAEACImputer(2, (10,), max_iter=5), VAEEncoder(2, (10,), max_iter=5)),
 ]
 
 # Class -> {check: cause and cure}. Meant to stay empty.
@@ -50,7 +52,8 @@ def test_scikit_learn_contract(estimator, check):
 def test_every_public_estimator_is_checked():
     public = {
         value
-        for value in (getattr(sklearn_clue, name) for name in sklearn_clue.__all__)
+        for module in (sklearn_clue, sklearn_clue.generative)
+        for value in (getattr(module, name) for name in module.__all__)
         if inspect.isclass(value) and issubclass(value, BaseEstimator)
     }
     assert public == {type(instance) for instance in INSTANCES}

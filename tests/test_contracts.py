@@ -64,12 +64,8 @@ class Case:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is in a hurry
             self.estimator = estimator.fit(X)
+        self.model = self.estimator.module_
         outer = getattr(self.estimator, "outer_", self.estimator)
-        self.model = (
-            self.estimator.module_
-            if outer is self.estimator
-            else self.estimator.module()
-        )
         encoder = outer.encoder_
         x = X if encoder is None else encoder.transform(X)
         self.x = torch.as_tensor(np.asarray(x), dtype=torch.float32)

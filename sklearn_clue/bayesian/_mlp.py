@@ -34,6 +34,9 @@ from sklearn_clue._validation import (
     _fit_context,
     _safe_indexing,
     check_is_fitted,
+    check_widths,
+    drop_weightless_rows,
+    merge_repeated_rows,
     with_callbacks,
 )
 from sklearn_clue.bayesian._chains import (
@@ -167,7 +170,7 @@ class _BaseBayesianMLP(EncoderOwner, CallbackSupportMixin, BaseEstimator):
         return self._fit(X, y, sample_weight, go_on=go_on)
 
     def _fit(self, X, y, sample_weight, *, go_on, classes=None):
-        widths = _check_widths(self.hidden_layer_sizes)
+        widths = check_widths(self.hidden_layer_sizes)
         X = self._check_rows(X, reset=not go_on)
         if y is None:
             raise ValueError(
@@ -177,19 +180,14 @@ class _BaseBayesianMLP(EncoderOwner, CallbackSupportMixin, BaseEstimator):
         y = self._read_target(y, go_on=go_on, classes=classes)
         check_consistent_length(X, y)
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        if not weight.any():  # scikit-learn < 1.9 lets this pass
-            raise ValueError(
-                "sample_weight holds nothing but zeros, so there is no row to learn "
-                "from. Give some rows a positive weight."
-            )
-        if not weight.all():
-            present = np.flatnonzero(weight)
-            X, y, weight = _safe_indexing(X, present), y[present], weight[present]
+        weight, X, y = drop_weightless_rows(weight, X, y)
         if not go_on:
             # An interrupt from here on must not leave old draws with a new encoder.
             vars(self).pop("coefs_", None)
             self._fit_encoder(X, weight)
-        x, y, weight = _merge_repeated_rows(self._encode(X), y, weight)
+        # The posterior sees no difference between a row of weight 2 and the row twice,
+        # nor in the order of rows. After this, neither does the sampler.
+        weight, x, y = merge_repeated_rows(weight, self._encode(X), y)
         y, weight = self._prepare_target(y, weight, go_on=go_on)
         layer_sizes = (x.shape[1], *widths, self._n_network_outputs())
         starts = self._starts(layer_sizes) if go_on else None
@@ -1376,28 +1374,3 @@ def _mixture_quantile(mean, std, level):
             torch.where(is_below, high, middle),
         )
     return (low + high) / 2
-
-
-def _check_widths(hidden_layer_sizes):
-    widths = np.atleast_1d(np.asarray(hidden_layer_sizes))
-    if widths.size and (
-        widths.ndim != 1 or widths.dtype.kind not in "iu" or widths.min() < 1
-    ):
-        raise ValueError(
-            "hidden_layer_sizes must hold the widths of the hidden layers, all at "
-            f"least 1, got {hidden_layer_sizes!r}."
-        )
-    return tuple(int(width) for width in widths)
-
-
-def _merge_repeated_rows(x, y, weight):
-    """Merge equal rows, adding up their weights, and put them in a canonical order.
-
-    The posterior sees no difference between a row of weight 2 and the row twice, nor
-    in the order of rows. After this, neither does the sampler.
-    """
-    y = y.reshape(len(y), -1)
-    table = np.column_stack([x, y])
-    table, position = np.unique(table, axis=0, return_inverse=True)
-    weight = np.bincount(position.ravel(), weights=weight)
-    return table[:, : x.shape[1]], table[:, x.shape[1] :], weight

@@ -120,6 +120,9 @@ N_INNER = 5
 # A proposal that turns out worse than what it came from makes the next one smaller.
 SHRINK = 0.5
 
+# A relative gain as small as this may be rounding, which depends on the neighbours.
+ROUNDING = 1e-7
+
 
 def minimise_rows(decode, costly, cheap, starts, *, learning_rate=0.1, rule=None):
     """Minimise `costly(decode(z)) + cheap(decode(z))`, every row on its own.
@@ -185,13 +188,14 @@ def minimise_rows(decode, costly, cheap, starts, *, learning_rate=0.1, rule=None
         z, gain = adam(decode, tangent, here.z, active, N_INNER, reach[active])
         n_iter[active] += 1
         # Where not even the tangent promises anything there is nothing to ask about.
-        asked = active[gain > 0]
-        proposal = evaluate(decode, costly, z[gain > 0], asked)
+        is_asked = gain > ROUNDING * value[active].abs()
+        asked = active[is_asked]
+        proposal = evaluate(decode, costly, z[is_asked], asked)
         proposed = proposal.costly + cheap(proposal.x, asked)
         path_z.append(_spread(proposal.z, asked, best.z))
         path_value.append(_spread(proposed, asked, value))
         # A value that is no number is never better.
-        is_better = proposed < value[asked]
+        is_better = value[asked] - proposed > ROUNDING * value[asked].abs()
         better = asked[is_better]
         best.replace(better, proposal.keep(is_better))
         value[better] = proposed[is_better]

@@ -1,4 +1,4 @@
-"""What generative models promise to the rest of the package, and how they train.
+"""What generative models promise to the rest of the package, and what they share.
 
 The three protocols are the only things that explainers and evaluation know of a
 generative model. They speak tensors in encoded space; estimators speak the user's
@@ -8,7 +8,6 @@ tables.
 import copy
 import math
 import warnings
-from contextlib import nullcontext
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -18,17 +17,15 @@ import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from skorch import NeuralNet
-from skorch.callbacks import Callback
 from torch import Tensor
 from torch.distributions import Normal
 
+from sklearn_clue._modules import MixedLikelihood
 from sklearn_clue._progress import EpochProgress
 from sklearn_clue._torch import (
     PRECISE_DTYPE,
     as_tensor,
     make_generator,
-    one_thread,
     pad_rows,
     row_blocks,
     row_uniforms,
@@ -39,27 +36,22 @@ from sklearn_clue._validation import (
     HasMethods,
     Interval,
     StrOptions,
-    _safe_indexing,
+    _check_sample_weight,
+    check_count,
+    check_is_fitted,
+    drop_weightless_rows,
 )
 from sklearn_clue.encoding import ColumnSchema, EncoderOwner, FeatureSchema
+from sklearn_clue.generative._training import (
+    MIN_PATIENCE,
+    RowBatches,
+    TrainingSettings,
+    train,
+)
 
 # Latent units whose posterior mean varies less than this over the training rows carry
 # nothing (Burda et al., 2016, Sec. 5.3).
 ACTIVE_VARIANCE = 0.01
-
-# Steps of constant size end in a cloud around the optimum, and its radius costs more
-# than most choices of architecture: when the validation bound comes to rest, the
-# learning rate is divided by this, and so often, before training stops.
-DECAY = 4.0
-N_DECAYS = 2
-
-# Batches to wait at least for the validation bound to rise.
-MIN_PATIENCE = 100
-
-# Batches over which the KL divergence gains its full weight. With it from the start,
-# latents are punished before the decoder has learned to use them, and images of
-# digits stay at their mean for longer.
-KL_WARM_UP = 300
 
 # softplus of this is one: a network that answers zero means a standard normal.
 UNIT_SOFTPLUS = math.log(math.e - 1)
@@ -201,242 +193,121 @@ class DensityModel(Protocol):
         """
 
 
-# Training -------------------------------------------------------------------------
+# Modules --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
-    """How to train; see `BaseGenerative` for the meaning."""
+class ModuleConfig:
+    """All that it takes to build a module, but for its weights."""
 
-    learning_rate: float
-    max_iter: int
-    n_iter_no_change: int
-    tol: float
-    device: str = "cpu"
-    all_threads: bool = False
+    groups: tuple
+    latent_dim: int
+    widths: tuple
+    noise_variance: float | str
+    image_shape: tuple | None = None
 
-
-class TrainingResult(NamedTuple):
-    """What a training leaves behind, besides the weights in the module."""
-
-    history: list  # of one dict per epoch
-    best_epoch: int
-    is_converged: bool
-    is_interrupted: bool
+    @property
+    def n_encoded(self):
+        return self.groups[-1].stop
 
 
-class RowBatches:
-    """Batches of rows held in memory, each with random inputs of its own.
+class LatentModule(torch.nn.Module):
+    """Latent Gaussian model with networks both ways; a LatentModel and DensityModel.
 
-    They come the way skorch unpacks them: the inputs of the module by name, and the
-    weights of the rows. The noise is part of the input, so modules are functions.
+    A subclass builds its networks and says, by three methods, how they are called
+    when nothing is known of a row but itself: `prior()` and `posterior(x, present)`
+    give mean and standard deviation of the latents, and `outputs(z)` what the decoder
+    makes of them. `present` is one where a row has a value, and None where it is
+    complete.
 
     Parameters
     ----------
-    inputs : dict of str to Tensor
-        Inputs of the module, with the rows on their first axis.
-
-    weight : Tensor of shape (n_rows,)
-        Weights of the rows.
-
-    batch_size : int
-        Most rows in a batch.
-
-    draw : callable
-        `draw(rows, generator)` gives the random inputs for a batch, as a dict.
-
-    generator : torch.Generator
-        Source of the order of rows and of the random inputs.
+    config : ModuleConfig
+        Shapes and distributions.
     """
 
-    def __init__(self, inputs, weight, batch_size, draw, generator):
-        self.inputs = inputs
-        self.weight = weight
-        self.draw = draw
-        self.generator = generator
-        n_rows = len(weight)
-        # Batch normalisation needs two rows to tell a mean from a value.
-        self.n_batches = max(min(-(-n_rows // batch_size), n_rows // 2), 1)
+    kl_weight = 1.0  # lower in the first batches of training only
 
-    def __len__(self):
-        return self.n_batches
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.likelihood = MixedLikelihood(config.groups, config.noise_variance)
 
-    def __iter__(self):
-        order = torch.randperm(
-            len(self.weight), generator=self.generator, device=self.weight.device
-        )
-        for batch in range(self.n_batches):
-            rows = order[batch :: self.n_batches]
-            inputs = {name: tensor[rows] for name, tensor in self.inputs.items()}
-            yield (
-                {**inputs, **self.draw(inputs, self.generator)},
-                self.weight[rows],
-            )
+    @property
+    def latent_dim(self):
+        return self.config.latent_dim
 
+    def blank(self, n_columns):
+        """One row of zeros, where the weights are."""
+        return next(self.parameters()).new_zeros(1, n_columns)
 
-def train(module, batches, validation, settings, progress):
-    """Raise the bound of a module on its data, by skorch's loop and torch's RAdam.
+    def encode(self, x):
+        return Normal(*self.posterior(x, None), validate_args=False)
 
-    Parameters
-    ----------
-    module : nn.Module
-        `module(**inputs)` gives the bound on the log-likelihood of each row. Ends
-        with the weights of the best epoch, in evaluation mode.
+    def decode(self, z):
+        return self.likelihood.mean(self.outputs(z))
 
-    batches : iterable
-        Training batches: inputs by name, and weights.
+    def sample(self, n, generator):
+        mean, std = self.prior()
+        noise = standard_noise((n, self.latent_dim), generator, mean.device)
+        return self.likelihood.sample(self.outputs(mean + std * noise), generator)
 
-    validation : sequence or None
-        Batches whose bound decides which epoch is the best and when to stop. None
-        runs all epochs and keeps the last.
+    def log_prob(self, x, n_importance=100, present=None, log_prior=None, n_extra=0):
+        """Importance-weighted estimate of the log-density of each row, in nats.
 
-    settings : TrainingSettings
-        How to train.
+        Parameters
+        ----------
+        x : Tensor of shape (n_rows, n_encoded)
+            Encoded rows.
 
-    progress : EpochProgress
-        Is told about each epoch.
+        n_importance : int, default=100
+            Latents drawn per row.
 
-    Returns
-    -------
-    result : TrainingResult
-        The record. If it was interrupted, the one so far.
-    """
-    bound = _Bound()
-    monitor = _Monitor(module, bound, settings, progress, validation is not None)
-    net = NeuralNet(
-        module,
-        criterion=bound,
-        optimizer=torch.optim.RAdam,
-        # Many small tensors: one call for all of them instead of a loop over them.
-        optimizer__foreach=True,
-        lr=settings.learning_rate,
-        max_epochs=settings.max_iter,
-        # skorch's default loader collates row by row, which costs as much as the
-        # network itself.
-        iterator_train=lambda dataset, **kwargs: batches,
-        iterator_valid=lambda dataset, **kwargs: validation,
-        train_split=lambda dataset, y: (dataset, None if validation is None else y),
-        callbacks=[("monitor", monitor)],
-        callbacks__epoch_timer=None,
-        callbacks__train_loss=None,
-        callbacks__valid_loss=None,
-        callbacks__print_log=None,
-        verbose=0,
-        device=settings.device,
-    )
-    with nullcontext() if settings.all_threads else one_thread(), progress:
-        try:
-            net.fit(batches.inputs, batches.weight)  # returns on KeyboardInterrupt
-        except _StopTraining:
-            pass
-    return monitor.finish()
+        present : Tensor of shape (n_rows, n_encoded) or None, default=None
+            Ones where there are values. The others are integrated out.
 
+        log_prior : callable or None, default=None
+            `log_prior(z, noise)` estimates the log-density of latents, where it is
+            not that of `prior`.
 
-class _StopTraining(Exception):
-    """Patience is at its end, or a callback of the user's asked to stop."""
+        n_extra : int, default=0
+            Columns of the noise that `log_prior` uses up.
 
+        Returns
+        -------
+        log_density : Tensor of shape (n_rows,)
+            The same in every call.
+        """
+        mean, std = (part.unsqueeze(1) for part in self.posterior(x, present))
+        rows = x if present is None else torch.cat([present * x, present], -1)
+        prior = self.prior()
 
-class _Bound(torch.nn.Module):
-    """Negative bound as a criterion, summed up over an epoch."""
+        def log_weight(noise):
+            z = mean + std * noise[..., : self.latent_dim]
+            outputs = self.outputs(z.flatten(0, 1)).unflatten(0, z.shape[:2])
+            terms = self.likelihood.log_prob(outputs, x.unsqueeze(1))
+            if present is not None:
+                terms = present.unsqueeze(1) * terms
+            if log_prior is None:
+                log_p = normal_log_prob(z, *prior)
+            else:
+                log_p = log_prior(z, noise[..., self.latent_dim :])
+            return terms.sum(-1) + log_p - normal_log_prob(z, mean, std)
 
-    def forward(self, bound, weight):
-        weighted = (weight * bound).mean()
-        if self.training:
-            self.train_sum += weighted.detach() * len(weight)
-            self.train_rows += len(weight)
-        else:
-            self.valid_sum += (weight * bound).sum()
-            self.valid_weight += weight.sum()
-        return -weighted
-
-    def reset(self):
-        self.train_sum = self.train_rows = 0.0
-        self.valid_sum = self.valid_weight = 0.0
-
-
-class _Monitor(Callback):
-    """Keeps the record and the best weights, and says when to stop."""
-
-    def __init__(self, module, bound, settings, progress, has_validation):
-        self.module = module
-        self.bound = bound
-        self.settings = settings
-        self.progress = progress
-        self.has_validation = has_validation
-        self.history = []
-        self.best, self.best_epoch, self.best_weights = -math.inf, 0, None
-        self.reference, self.n_waiting = -math.inf, 0
-        self.n_decays = self.n_batches = 0
-        self.is_converged = self.is_stopped = False
-
-    def on_epoch_begin(self, net, **kwargs):
-        self.bound.reset()
-        self.progress.begin_epoch()
-
-    def on_batch_begin(self, net, batch, training, **kwargs):
-        self.n_batches += training
-        weight = self.n_batches / KL_WARM_UP
-        self.module.kl_weight = min(weight, 1.0) if training else 1.0
-
-    def on_epoch_end(self, net, **kwargs):
-        bound = self.bound
-        figures = {"train_bound": float(bound.train_sum / bound.train_rows)}
-        if self.has_validation:
-            figures["valid_bound"] = float(bound.valid_sum / bound.valid_weight)
-        self.history.append({"epoch": len(self.history) + 1, **figures})
-        latest = list(figures.values())[-1]
-        if not math.isfinite(figures["train_bound"]):
-            raise ValueError(
-                f"Training left the finite numbers in epoch {len(self.history)}: the "
-                f"bound is {figures['train_bound']}. Lower learning_rate (now "
-                f"{self.settings.learning_rate}), or look for extreme values in X."
-            )
-        if latest > self.best or not self.has_validation:
-            self.best, self.best_epoch = latest, len(self.history)
-            if self.has_validation:
-                self.best_weights = {
-                    name: value.clone()
-                    for name, value in self.module.state_dict().items()
-                }
-        if latest > self.reference + self.settings.tol:
-            self.reference, self.n_waiting = latest, 0
-        elif self.n_batches > KL_WARM_UP:  # else the bound may fall for a while
-            self.n_waiting += 1
-        if self.has_validation and self.n_waiting >= self.settings.n_iter_no_change:
-            self._lower_learning_rate(net.optimizer_)
-        self.is_stopped = self.progress.end_epoch(**figures)
-        if self.is_converged or self.is_stopped:
-            raise _StopTraining
-
-    def _lower_learning_rate(self, optimizer):
-        """Go back to the best weights with smaller steps, or be done."""
-        self.n_decays += 1
-        self.is_converged = self.n_decays > N_DECAYS
-        if self.is_converged:
-            return
-        self.n_waiting = 0
-        self.module.load_state_dict(self.best_weights)
-        for group in optimizer.param_groups:
-            group["lr"] /= DECAY
-
-    def finish(self):
-        if not self.history:
-            raise KeyboardInterrupt("Interrupted before the first epoch was complete.")
-        if self.best_weights is not None:
-            self.module.load_state_dict(self.best_weights)
-        # Whoever differentiates through the model differentiates its inputs.
-        self.module.requires_grad_(False).eval()
-        n_epochs = len(self.history)
-        return TrainingResult(
-            history=self.history,
-            best_epoch=self.best_epoch,
-            is_converged=self.is_converged,
-            is_interrupted=n_epochs < self.settings.max_iter
-            and not (self.is_converged or self.is_stopped),
+        return importance_log_prob(
+            log_weight,
+            rows,
+            self.latent_dim + n_extra,
+            n_importance,
+            self.bytes_per_row(),
         )
 
-
-# Gaussian latents -----------------------------------------------------------------
+    def bytes_per_row(self):
+        """Memory that the activations of one row take, roughly."""
+        n_encoded = self.config.n_encoded
+        if self.config.image_shape is not None:
+            return 200 * n_encoded
+        return 24 * max(3 * n_encoded, *self.config.widths, 1)
 
 
 def as_normal(outputs):
@@ -533,16 +404,17 @@ def standard_noise(shape, generator, device):
 class ModuleState(NamedTuple):
     """A module on its way to disk: how to build it, and its weights as arrays."""
 
-    config: object
+    module_class: type
+    config: ModuleConfig
     weights: dict
 
 
 class BaseGenerative(
     EncoderOwner, CallbackSupportMixin, TransformerMixin, BaseEstimator
 ):
-    """What estimators around a generative module share.
+    """What estimators around a `LatentModule` share.
 
-    A subclass has `module_`, a module whose `config.build()` gives one like it.
+    A subclass encodes rows to the inputs of its module in `_encode_inputs`.
     """
 
     _parameter_constraints: dict = {
@@ -565,7 +437,7 @@ class BaseGenerative(
         ],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -582,14 +454,14 @@ class BaseGenerative(
             weights = {
                 name: to_numpy(value) for name, value in module.state_dict().items()
             }
-            state["module_"] = ModuleState(module.config, weights)
+            state["module_"] = ModuleState(type(module), module.config, weights)
         return state
 
     def __setstate__(self, state):
         state = dict(state)
         packed = state.get("module_")
         if isinstance(packed, ModuleState):
-            module = build(packed.config, seed=0)
+            module = build(packed.module_class, packed.config, seed=0)
             module.load_state_dict(
                 {
                     # A copy: arrays may be memory-mapped, and read-only then.
@@ -600,7 +472,98 @@ class BaseGenerative(
             state["module_"] = module.requires_grad_(False).eval()
         super().__setstate__(state)
 
+    def score_samples(self, X, n_importance=100):
+        """Estimate the log-density of rows by importance sampling.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to judge. Missing cells, where they are allowed, are integrated out.
+
+        n_importance : int, default=100
+            Latents drawn per row. On average the estimate is too low, and the less so
+            the more draws.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            In nats: log-probability of categories, log-density of numbers in the
+            user's units, and for pixels their cross-entropy, which is a
+            log-probability if they are black or white. The draws are the same in
+            every call.
+        """
+        check_count("n_importance", n_importance)
+        _, *inputs = self._read(X)
+        log_density = self._by_rows(
+            lambda module, x, present=None: module.log_prob(x, n_importance, present),
+            *inputs,
+            n_copies=min(n_importance, 100),
+        )
+        return log_density - self._log_scale(*inputs)
+
+    def score(self, X, y=None):
+        """Estimate the mean log-density of rows.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to judge.
+
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        log_density : float
+            Mean of :meth:`score_samples`, in nats per row.
+        """
+        return float(self.score_samples(X).mean())
+
     # Data -------------------------------------------------------------------------
+
+    def _check_training_rows(self, X, sample_weight):
+        """Check rows to fit, and leave out those of weight zero."""
+        X = self._check_rows(X, reset=True)
+        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        weight, X = drop_weightless_rows(weight, X)
+        if len(weight) < 2:
+            raise ValueError(
+                f"{type(self).__name__} learns how rows differ and needs at least 2, "
+                "got n_samples=1 (with a positive weight). Pass more rows."
+            )
+        return X, weight
+
+    def _read(self, X):
+        """Check rows to use; return them as they are, and the inputs they make."""
+        check_is_fitted(self, "module_")
+        X = self._check_rows(X, reset=False)
+        return X, *self._encode_inputs(X)
+
+    def _log_scale(self, x, present=None):
+        """Log of the volume of a unit cube of encoded space, in the user's units."""
+        if self.schema_ is None:
+            return 0.0
+        log_scale = np.log([column.scale for column in self.schema_.numbers])
+        if present is None:
+            return log_scale.sum()
+        return present[:, self.schema_.numeric_index] @ log_scale
+
+    def _auto_latent_dim(self):
+        # Near those that the paper chose by hand (Table 4): 4 for 4 and for 7 columns,
+        # 6 for 11 and 8 for 23.
+        return max(round(1.7 * math.sqrt(self.n_features_in_)), 2)
+
+    def _resolve_latent_dim(self, n_encoded):
+        if self.latent_dim == "auto":
+            return self._auto_latent_dim()
+        if self.latent_dim > n_encoded:
+            warnings.warn(
+                f"latent_dim={self.latent_dim} is more than the {n_encoded} encoded "
+                "columns, so some latents will carry nothing. Lower it.",
+                UserWarning,
+                stacklevel=5,
+            )
+        return int(self.latent_dim)
 
     def _learn_schema(self, n_encoded):
         """The encoder's schema, or one of plain numbers where it has none."""
@@ -638,8 +601,12 @@ class BaseGenerative(
 
     # Training ---------------------------------------------------------------------
 
-    def _train(self, config, inputs, weight, draw, all_threads=False):
-        """Build a module and train it on distinct rows; set the fitted attributes."""
+    def _train(self, module_class, config, inputs, weight, draw, all_threads=False):
+        """Build a module and train it on distinct rows; set the fitted attributes.
+
+        Copies of a row are merged before, so none can sit in the validation split of
+        another.
+        """
         device = str(self.device)
         if len(weight) == 1:
             # Constant data: batch normalisation still wants two rows.
@@ -649,7 +616,7 @@ class BaseGenerative(
             weight = np.repeat(weight, 2)
         rng = check_random_state(self.random_state)
         seeds = rng.randint(2**31 - 1, size=4)
-        module = build(config, seed=seeds[0]).to(device)
+        module = build(module_class, config, seed=seeds[0]).to(device)
         tensors = {name: as_tensor(array, device) for name, array in inputs.items()}
         weight = as_tensor(weight / weight.mean(), device)
         seen = weight[:, None] * tensors.get("present", torch.ones_like(tensors["x"]))
@@ -727,6 +694,9 @@ class BaseGenerative(
                 stacklevel=5,
             )
 
+    def _resolve_max_iter(self, n_batches):
+        return self.max_iter
+
     # Use --------------------------------------------------------------------------
 
     def _by_rows(self, function, *arrays, n_copies=1):
@@ -782,62 +752,45 @@ def by_rows(module, function, *arrays, n_copies, device, dtype):
     return np.concatenate(blocks)
 
 
-def build(config, seed):
+def draw_rows(module, n_samples, random_state, device):
+    """Draw encoded rows from a DensityModel, block by block.
+
+    Parameters
+    ----------
+    module : DensityModel
+        Is moved to the device.
+
+    n_samples : int
+        Number of rows, as the user gave it.
+
+    random_state : int, RandomState instance or None
+        Fixes the draws.
+
+    device : torch device
+        Where to compute.
+
+    Returns
+    -------
+    x : ndarray of shape (n_samples, n_encoded)
+        The rows.
+    """
+    check_count("n_samples", n_samples)
+    module = module.to(device)
+    generator = make_generator(
+        check_random_state(random_state).randint(2**31 - 1), device
+    )
+    with torch.inference_mode():
+        blocks = [
+            to_numpy(module.sample(min(4096, n_samples - start), generator))
+            for start in range(0, n_samples, 4096)
+        ]
+    return np.concatenate(blocks)
+
+
+def build(module_class, config, seed):
     """Build the module that a config describes, with first weights from a seed."""
     # torch initialises layers from its global generator: fork it, seed the fork, and
     # leave the caller's as it was.
     with torch.random.fork_rng(devices=[]):
         torch.random.default_generator.manual_seed(int(seed))
-        module = config.build()
-    module.config = config
-    return module
-
-
-def check_widths(hidden_layer_sizes):
-    """Read the widths of hidden layers; an empty sequence means a linear model."""
-    widths = np.atleast_1d(np.asarray(hidden_layer_sizes))
-    if widths.size and (
-        widths.ndim != 1 or widths.dtype.kind not in "iu" or widths.min() < 1
-    ):
-        raise ValueError(
-            "hidden_layer_sizes must hold the widths of the hidden layers, all at "
-            f"least 1, got {hidden_layer_sizes!r}."
-        )
-    return tuple(int(width) for width in widths)
-
-
-def auto_latent_dim(n_features):
-    """Latent size for so many columns: near those that the paper chose by hand.
-
-    Table 4 has 4 for 4 and for 7 columns, 6 for 11 and 8 for 23; a multiple of the
-    square root follows them.
-    """
-    return max(round(1.7 * math.sqrt(n_features)), 2)
-
-
-def drop_weightless_rows(estimator, X, weight):
-    """Leave out rows of weight zero, and check that some are left to learn from."""
-    if not weight.all():
-        present = np.flatnonzero(weight)
-        if len(present) == 0:
-            raise ValueError(
-                "All sample weights are zero, so no row is left to learn from. Give at "
-                "least some rows a positive weight."
-            )
-        X, weight = _safe_indexing(X, present), weight[present]
-    if len(weight) < 2:
-        raise ValueError(
-            f"{type(estimator).__name__} learns how rows differ and needs at least 2, "
-            "got n_samples=1 (with a positive weight). Pass more rows."
-        )
-    return X, weight
-
-
-def merge_repeated_rows(x, weight):
-    """Merge equal rows, adding up their weights, and put them in a canonical order.
-
-    A row of weight 2 then is the row twice, the order of the rows leaves no trace,
-    and copies of a training row cannot sit in the validation split.
-    """
-    x, position = np.unique(x, axis=0, return_inverse=True)
-    return x, np.bincount(position.ravel(), weights=weight)
+        return module_class(config)

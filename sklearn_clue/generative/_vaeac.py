@@ -1,6 +1,5 @@
 """Variational auto-encoder with arbitrary conditioning, as an imputer."""
 
-from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
@@ -9,31 +8,28 @@ import torch
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, check_random_state
-from torch.distributions import Normal
 
-from sklearn_clue._modules import MixedLikelihood, ResidualMLP, feature_groups
+from sklearn_clue._modules import ResidualMLP, feature_groups
 from sklearn_clue._torch import make_generator
 from sklearn_clue._validation import (
     _check_feature_names_in,
-    _check_sample_weight,
     _fit_context,
+    check_count,
     check_is_fitted,
+    check_widths,
     is_pandas_df,
     is_polars_df,
+    merge_repeated_rows,
     with_callbacks,
 )
 from sklearn_clue.encoding import TabularEncoder
 from sklearn_clue.generative._base import (
     BaseGenerative,
+    LatentModule,
+    ModuleConfig,
     as_normal,
-    auto_latent_dim,
-    check_widths,
-    drop_weightless_rows,
     even_noise,
-    importance_log_prob,
     kl_normal,
-    merge_repeated_rows,
-    normal_log_prob,
     standard_noise,
 )
 
@@ -44,42 +40,20 @@ HIDDEN_SHARE = 0.2
 GAP_SHARE = 0.1
 
 
-@dataclass(frozen=True)
-class VAEACConfig:
-    """All that it takes to build a `VAEAC`."""
-
-    groups: tuple
-    latent_dim: int
-    widths: tuple
-    noise_variance: float | str
-
-    @property
-    def n_encoded(self):
-        return self.groups[-1].stop
-
-    def build(self):
-        return VAEAC(self)
-
-
-class VAEAC(torch.nn.Module):
+class VAEAC(LatentModule):
     """Latent Gaussian model of some columns given any others (Ivanov et al., 2019).
 
     A prior network sees the observed values and which they are, a recognition network
     sees everything, and one decoder gives the rest of the row from the latents and
-    what is observed. With nothing observed it is a VAE, hence a LatentModel and
-    DensityModel; with something, a ConditionalModel.
+    what is observed. With nothing observed it is a VAE; with something, a
+    ConditionalModel.
 
-    Masks have one entry per encoded position, 1.0 or 0.0.
-
-    Parameters
-    ----------
-    config : VAEACConfig
-        Shapes and distributions.
+    Masks have one entry per encoded position, 1.0 or 0.0. Without a mask of what is
+    observed, nothing is.
     """
 
     def __init__(self, config):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         n_encoded, latent_dim = config.n_encoded, config.latent_dim
         widths = config.widths
         self.prior_network = ResidualMLP((2 * n_encoded, *widths, 2 * latent_dim))
@@ -87,16 +61,11 @@ class VAEAC(torch.nn.Module):
         self.decoder = ResidualMLP(
             (latent_dim + 2 * n_encoded, *widths[::-1], n_encoded)
         )
-        self.likelihood = MixedLikelihood(config.groups, config.noise_variance)
         # Two networks with random outputs disagree wildly about the latents. With
         # zeros both say a standard normal, and the KL divergence starts at zero.
         for network in (self.prior_network, self.recognition):
             torch.nn.init.zeros_(network.output.weight)
             torch.nn.init.zeros_(network.output.bias)
-
-    @property
-    def latent_dim(self):
-        return self.config.latent_dim
 
     def forward(self, x, present, observed, noise):
         """Lower bound on log p(what is present but not observed | observed), in nats.
@@ -110,26 +79,24 @@ class VAEAC(torch.nn.Module):
         likelihood = (hidden * self.likelihood.log_prob(outputs, x)).sum(-1)
         return likelihood - kl_normal(mean, std, prior_mean, prior_std)
 
-    def prior(self, x, observed):
+    def prior(self, x=None, observed=None):
         """Mean and standard deviation of p(z | observed)."""
+        if observed is None:
+            x = observed = self.blank(self.config.n_encoded)
         return as_normal(self.prior_network(torch.cat([observed * x, observed], -1)))
 
-    def posterior(self, x, present, observed):
+    def posterior(self, x, present=None, observed=None):
         """Mean and standard deviation of q(z | everything present, observed)."""
+        present = torch.ones_like(x) if present is None else present
+        observed = torch.zeros_like(x) if observed is None else observed
         inputs = torch.cat([present * x, present, observed], -1)
         return as_normal(self.recognition(inputs))
 
-    def outputs(self, z, x, observed):
+    def outputs(self, z, x=None, observed=None):
         """Outputs of the decoder for latents and what is observed."""
+        if observed is None:
+            x = observed = z.new_zeros(len(z), self.config.n_encoded)
         return self.decoder(torch.cat([z, observed * x, observed], -1))
-
-    def encode(self, x):
-        one = torch.ones_like(x)
-        return Normal(*self.posterior(x, one, 0 * one), validate_args=False)
-
-    def decode(self, z):
-        nothing = z.new_zeros(len(z), self.config.n_encoded)
-        return self.likelihood.mean(self.outputs(z, nothing, nothing))
 
     def impute(self, x, observed, n_draws=20):
         mean, std = (part.unsqueeze(1) for part in self.prior(x, observed))
@@ -148,41 +115,6 @@ class VAEAC(torch.nn.Module):
         z = mean + std * standard_noise(mean.shape, generator, x.device)
         drawn = self.likelihood.sample(self.outputs(z, x, observed), generator)
         return observed * x + (1 - observed) * drawn
-
-    def sample(self, n, generator):
-        device = next(self.parameters()).device
-        nothing = torch.zeros(n, self.config.n_encoded, device=device)
-        return self.complete(nothing, nothing, generator)
-
-    def log_prob(self, x, n_importance=100, present=None):
-        """Importance-weighted log-density of what is present in each row, in nats."""
-        present = torch.ones_like(x) if present is None else present
-        nothing = torch.zeros_like(x)
-        mean, std = (part.unsqueeze(1) for part in self.posterior(x, present, nothing))
-        prior = [part.unsqueeze(1) for part in self.prior(x, nothing)]
-
-        def log_weight(noise):
-            z = mean + std * noise
-            flat = z.flatten(0, 1)
-            blank = flat.new_zeros(len(flat), x.shape[1])
-            outputs = self.outputs(flat, blank, blank).unflatten(0, z.shape[:2])
-            terms = self.likelihood.log_prob(outputs, x.unsqueeze(1))
-            likelihood = (present.unsqueeze(1) * terms).sum(-1)
-            return (
-                likelihood + normal_log_prob(z, *prior) - normal_log_prob(z, mean, std)
-            )
-
-        return importance_log_prob(
-            log_weight,
-            torch.cat([present * x, present], -1),
-            self.latent_dim,
-            n_importance,
-            self.bytes_per_row(),
-        )
-
-    def bytes_per_row(self):
-        """Memory that the activations of one row take, roughly."""
-        return 24 * max(3 * self.config.n_encoded, *self.config.widths, 1)
 
 
 class VAEACImputer(BaseGenerative):
@@ -333,7 +265,6 @@ class VAEACImputer(BaseGenerative):
     _parameter_constraints: dict = {
         **BaseGenerative._parameter_constraints,
         "n_draws": BaseGenerative._parameter_constraints["batch_size"],
-        "max_iter": BaseGenerative._parameter_constraints["batch_size"],
         "add_indicator": ["boolean"],
     }
 
@@ -402,29 +333,24 @@ class VAEACImputer(BaseGenerative):
             The fitted imputer.
         """
         widths = check_widths(self.hidden_layer_sizes)
-        X = self._check_rows(X, reset=True)
-        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        X, weight = drop_weightless_rows(self, X, weight)
+        X, weight = self._check_training_rows(X, sample_weight)
         self._fit_encoder(X, weight)
-        x, present = self._encode_present(X)
+        x, present = self._encode_inputs(X)
         self.schema_ = self._learn_schema(x.shape[1])
         self.indicator_features_ = np.flatnonzero(
             ~present[:, [column.span[0] for column in self.schema_]].all(axis=0)
         )
-        self.latent_dim_ = (
-            auto_latent_dim(self.n_features_in_)
-            if self.latent_dim == "auto"
-            else int(self.latent_dim)
-        )
-        config = VAEACConfig(
+        self.latent_dim_ = self._resolve_latent_dim(x.shape[1])
+        config = ModuleConfig(
             groups=feature_groups(self.schema_),
             latent_dim=self.latent_dim_,
             widths=widths,
             noise_variance=self.noise_variance,
         )
-        rows, weight = merge_repeated_rows(np.hstack([x, present]), weight)
-        x, present = np.split(rows, 2, axis=1)
-        self._train(config, {"x": x, "present": present}, weight, self._draw_masks())
+        weight, x, present = merge_repeated_rows(weight, x, present)
+        self._train(
+            VAEAC, config, {"x": x, "present": present}, weight, self._draw_masks()
+        )
         return self
 
     def transform(self, X):
@@ -445,13 +371,7 @@ class VAEACImputer(BaseGenerative):
         if present.all():
             filled = X.clone() if is_polars_df(X) else X.copy()
         else:
-            x = self._by_rows(
-                lambda module, x, present: module.impute(x, present, self.n_draws),
-                x,
-                present,
-                n_copies=self.n_draws,
-            )
-            filled = self._fill(X, x, present)
+            filled = self._fill(X, self._expected(x, present), present)
         if not self.add_indicator:
             return filled
         return self._append_indicators(filled, present)
@@ -476,10 +396,7 @@ class VAEACImputer(BaseGenerative):
             `n_samples` tables like X, with nothing missing. Columns that are missing
             together are drawn together.
         """
-        if not isinstance(n_samples, Integral) or n_samples < 1:
-            raise ValueError(
-                f"n_samples must be a positive whole number, got {n_samples!r}."
-            )
+        check_count("n_samples", n_samples)
         X, x, present = self._read(X)
         generator = make_generator(
             check_random_state(random_state).randint(2**31 - 1), self.device
@@ -510,7 +427,7 @@ class VAEACImputer(BaseGenerative):
         proba : ndarray of shape (n_samples, n_categories)
             In the order of `schema_.column(feature).categories`.
         """
-        X, x, present = self._read(X)
+        _, x, present = self._read(X)
         names = self.schema_.names
         if isinstance(feature, Integral) and feature not in names:
             column = self.schema_.columns[feature]
@@ -523,62 +440,7 @@ class VAEACImputer(BaseGenerative):
             )
         present = present.copy()
         present[:, column.block] = 0
-        proba = self._by_rows(
-            lambda module, x, present: module.impute(x, present, self.n_draws),
-            x,
-            present,
-            n_copies=self.n_draws,
-        )
-        return proba[:, column.block]
-
-    def score_samples(self, X, n_importance=100):
-        """Estimate the log-density of what is observed in each row.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows to judge, complete or not. Missing cells are integrated out.
-
-        n_importance : int, default=100
-            Latents drawn per row. On average the estimate is too low, and the less so
-            the more draws.
-
-        Returns
-        -------
-        log_density : ndarray of shape (n_samples,)
-            In nats: log-probability of categories, log-density of numbers in the
-            user's units. The draws are the same in every call.
-        """
-        if not isinstance(n_importance, Integral) or n_importance < 1:
-            raise ValueError(
-                f"n_importance must be a positive whole number, got {n_importance!r}."
-            )
-        X, x, present = self._read(X)
-        log_density = self._by_rows(
-            lambda module, x, present: module.log_prob(x, n_importance, present),
-            x,
-            present,
-            n_copies=min(n_importance, 100),
-        )
-        return log_density - self._log_scale(present)
-
-    def score(self, X, y=None):
-        """Estimate the mean log-density of rows.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows to judge, complete or not.
-
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        log_density : float
-            Mean of :meth:`score_samples`, in nats per row.
-        """
-        return float(self.score_samples(X).mean())
+        return self._expected(x, present)[:, column.block]
 
     def get_feature_names_out(self, input_features=None):
         """Get the names of the columns that `transform` returns.
@@ -625,7 +487,7 @@ class VAEACImputer(BaseGenerative):
             )
         self.encoder_ = clone(encoder)._fit(X, weight, allow_missing=True)
 
-    def _encode_present(self, X):
+    def _encode_inputs(self, X):
         """Encode rows: values with zeros where they are missing, and where not."""
         if self.encoder_ is not None:
             encoded = self.encoder_._encode(X, allow_missing=True)
@@ -636,12 +498,6 @@ class VAEACImputer(BaseGenerative):
         present = ~np.isnan(encoded)
         x = np.where(present, encoded, 0).astype(np.float32)
         return x, present.astype(np.float32)
-
-    def _read(self, X):
-        """Check rows to use; return them as they are, encoded, and what is present."""
-        check_is_fitted(self, "module_")
-        X = self._check_rows(X, reset=False)
-        return X, *self._encode_present(X)
 
     def _fill(self, X, x, present):
         """Put decoded values into the gaps of X, and leave the rest alone."""
@@ -675,11 +531,6 @@ class VAEACImputer(BaseGenerative):
                 filled[gaps, position] = values[gaps]
         return filled
 
-    def _log_scale(self, present):
-        """Log of the volume of a unit cube of what is present, in the user's units."""
-        log_scale = np.log([column.scale for column in self.schema_.numbers])
-        return present[:, self.schema_.numeric_index] @ log_scale.astype(np.float64)
-
     def _append_indicators(self, filled, present):
         firsts = np.array([column.span[0] for column in self.schema_])
         missing = present[:, firsts[self.indicator_features_]] == 0
@@ -697,6 +548,15 @@ class VAEACImputer(BaseGenerative):
         return filled.hstack(type(filled)(columns))
 
     # Networks ---------------------------------------------------------------------
+
+    def _expected(self, x, present):
+        """Fill gaps of encoded rows by expectations and probabilities."""
+        return self._by_rows(
+            lambda module, x, present: module.impute(x, present, self.n_draws),
+            x,
+            present,
+            n_copies=self.n_draws,
+        )
 
     def _draw_masks(self):
         """Make the random inputs of training: what is observed, and noise."""
@@ -730,9 +590,6 @@ class VAEACImputer(BaseGenerative):
             }
 
         return draw
-
-    def _resolve_max_iter(self, n_batches):
-        return self.max_iter
 
 
 def _columns(table):

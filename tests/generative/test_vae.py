@@ -110,12 +110,27 @@ def test_log_density_rises_with_importance_draws(toy):
     assert scores[0] < scores[-1]
 
 
+def test_importance_weighted_training():
+    # Two clusters per column: one latent's Gaussian posterior cannot follow them, and
+    # the plain bound pays for that.
+    X = np.random.default_rng(0).choice([-1.0, 1.0], (1000, 2))
+    X += np.random.default_rng(1).normal(0, 0.3, X.shape)
+    settings = {"noise_variance": "learned", "learning_rate": 5e-3, "max_iter": 60}
+    plain, weighted = (
+        VAEEncoder(2, (30,), n_importance=n, tol=0, random_state=0, **settings).fit(X)
+        for n in (1, 10)
+    )
+    assert weighted.score(X) > plain.score(X)
+    # The bound of 10 draws lies above that of one, and below the log-density.
+    assert weighted.history_[-1]["valid_bound"] > plain.history_[-1]["valid_bound"]
+
+
 def test_importance_draws_need_bounded_memory(toy, linear_vae, monkeypatch):
     _, X, _ = toy
     expected = linear_vae.score_samples(X[:3], n_importance=1000)
     chunked = _base.importance_log_prob
     monkeypatch.setattr(
-        "sklearn_clue.generative._vae.importance_log_prob",
+        "sklearn_clue.generative._base.importance_log_prob",
         lambda *args: chunked(*args, budget=100_000),
     )
     np.testing.assert_allclose(
@@ -421,6 +436,18 @@ def test_bad_input(X, settings, message):
 def test_unseen_category_is_named(frame, frame_vae):
     with pytest.raises(ValueError, match="'color' holds 'green'"):
         frame_vae.transform(frame.assign(color="green"))
+
+
+def test_category_that_is_declared_and_never_observed(frame):
+    X = frame.astype({"color": pd.CategoricalDtype(["blue", "green", "red"])})
+    vae = VAEEncoder(2, **TINY).fit(X)
+    assert "green" in vae.schema_.column("color").categories
+    drawn = vae.sample(2000, random_state=0)
+    # Possible, and as improbable as its start leaves it.
+    assert (drawn["color"] == "green").mean() < 0.01
+    green = X.assign(color="green").astype(X.dtypes)
+    assert np.isfinite(vae.score_samples(green)).all()
+    assert vae.score(green) < vae.score(X) - 2
 
 
 def test_constant_data():

@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 from sklearn_clue import TabularEncoder, VAEACImputer
 from sklearn_clue._modules import FeatureGroup
-from sklearn_clue.generative._base import build
-from sklearn_clue.generative._vaeac import VAEACConfig
+from sklearn_clue.generative._base import ModuleConfig, build
+from sklearn_clue.generative._vaeac import VAEAC
 
 TINY = {"hidden_layer_sizes": (12,), "max_iter": 3, "random_state": 0}
 
@@ -120,8 +120,13 @@ def test_probabilities_of_a_category():
 
 
 def test_training_starts_without_divergence_between_the_networks():
-    config = VAEACConfig((FeatureGroup("gaussian", 0, 6),), 4, (50, 50), 0.5)
-    module = build(config, seed=0)
+    config = ModuleConfig(
+        groups=(FeatureGroup("gaussian", 0, 6),),
+        latent_dim=4,
+        widths=(50, 50),
+        noise_variance=0.5,
+    )
+    module = build(VAEAC, config, seed=0)
     x = 5 * torch.randn(32, 6)
     observed = (torch.rand(32, 6) < 0.5).float()
     ones, noise = torch.ones_like(x), torch.randn(32, 4)
@@ -300,6 +305,12 @@ def test_row_without_any_value(frame_imputer, frame):
 def test_bad_input(X, message):
     with pytest.raises(ValueError, match=message):
         VAEACImputer(2, **TINY).fit(X)
+
+
+def test_too_many_latents_are_reported():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    with pytest.warns(UserWarning, match="latent_dim=10 is more than the 3 encoded"):
+        VAEACImputer(10, **TINY).fit(X)
 
 
 def test_constant_data():
