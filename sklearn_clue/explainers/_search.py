@@ -165,7 +165,7 @@ def minimise_rows(decode, costly, cheap, starts, *, learning_rate=0.1, rule=None
     active = torch.arange(len(starts[0].z), device=starts[0].z.device)
     best = Point(*(part.clone() for part in starts[0]))
     value = best.costly + cheap(best.x, active)
-    state = rule.begin(value)
+    state = rule.begin(value.clone())
     path_z, path_value = [best.z.clone()], [value.clone()]
     for start in starts[1:]:
         value_there = start.costly + cheap(start.x, active)
