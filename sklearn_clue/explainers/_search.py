@@ -120,6 +120,10 @@ N_INNER = 5
 # A proposal that turns out worse than what it came from makes the next one smaller.
 SHRINK = 0.5
 
+# A promised decrease is worth a value of the costly function from this share on of what
+# the stopping rule calls small.
+WORTH_ASKING = 0.2
+
 # A relative gain as small as this may be rounding, which depends on the neighbours.
 ROUNDING = 1e-7
 
@@ -187,8 +191,9 @@ def minimise_rows(decode, costly, cheap, starts, *, learning_rate=0.1, rule=None
 
         z, gain = adam(decode, tangent, here.z, active, N_INNER, reach[active])
         n_iter[active] += 1
-        # Where not even the tangent promises anything there is nothing to ask about.
-        is_asked = gain > ROUNDING * value[active].abs()
+        # Where not even the tangent promises much there is nothing to ask about: the
+        # step is a small one.
+        is_asked = gain > (WORTH_ASKING * rule.tol + ROUNDING) * state.first.abs()
         asked = active[is_asked]
         proposal = evaluate(decode, costly, z[is_asked], asked)
         proposed = proposal.costly + cheap(proposal.x, asked)

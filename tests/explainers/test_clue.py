@@ -1,0 +1,652 @@
+"""CLUEExplainer: what users write, what they get, and what is never violated."""
+
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+import torch
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.ensemble import BaggingClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from skorch import NeuralNetClassifier
+
+from sklearn_clue import (
+    CLUEExplainer,
+    CLUEExplainerCV,
+    TabularEncoder,
+    Uncertainty,
+    VAEEncoder,
+)
+from sklearn_clue.exceptions import EncodingMismatchError, SearchConvergenceWarning
+from tests.explainers.conftest import classifier, make_table, regressor, vae
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    X, y, _ = table
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return CLUEExplainer(classifier(), vae(), random_state=0).fit(X, y)
+
+
+def frozen_parts(fitted):
+    """The parts of a fitted explainer, for another one that fits nothing."""
+    return FrozenEstimator(fitted.estimator_), FrozenEstimator(fitted.generator_)
+
+
+def variant(fitted, X, y, **settings):
+    return CLUEExplainer(*frozen_parts(fitted), random_state=0, **settings).fit(X, y)
+
+
+# The explanation -------------------------------------------------------------------
+
+
+def test_explanation_is_about_the_rows_that_are_returned(fitted, table):
+    X, _, _ = table
+    before = X.copy()
+    explanation = fitted.explain(X[:20])
+    pd.testing.assert_frame_equal(X, before)
+    cf = explanation.counterfactuals
+    assert list(cf.columns) == list(X.columns) and list(cf.index) == list(X.index[:20])
+    assert (cf.dtypes == X.dtypes).all()
+    assert cf["age"].between(X["age"].min(), X["age"].max()).all()
+
+    told = fitted.estimator_.predict_uncertainty(cf)
+    for mine, theirs in zip(explanation.uncertainty_after, told, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-6)
+    told = fitted.estimator_.predict_uncertainty(X[:20])
+    np.testing.assert_allclose(explanation.uncertainty_before.total, told.total)
+    np.testing.assert_array_equal(
+        explanation.prediction_after, fitted.estimator_.predict(cf)
+    )
+    encoder = fitted.estimator_.encoder_
+    gap = np.abs(encoder.transform(cf) - encoder.transform(X[:20]))
+    np.testing.assert_allclose(explanation.distance, gap.sum(1))
+    rebuilt = fitted.generator_.reconstruct(X[:20])
+    np.testing.assert_allclose(
+        explanation.uncertainty_reconstructed.total,
+        fitted.estimator_.predict_uncertainty(rebuilt).total,
+        atol=1e-4,
+    )
+
+
+def test_objective_is_that_of_the_returned_row_and_below_the_start(fitted, table):
+    X, _, _ = table
+    explanation = fitted.explain(X)
+    width = fitted.estimator_.encoder_.schema_.n_encoded
+    value = explanation.uncertainty_after.total + 2.0 / width * explanation.distance
+    np.testing.assert_allclose(explanation.objective, value, rtol=1e-6)
+    path = explanation.path.objective
+    assert (explanation.objective <= path[:, 0] + 1e-6).all()
+    np.testing.assert_allclose(explanation.objective, np.nanmin(path, 1), atol=1e-5)
+    assert explanation.converged.mean() > 0.9
+
+
+def test_a_row_does_not_depend_on_its_neighbours(fitted, table):
+    X, y, _ = table
+    whole = fitted.explain(X)
+    order = np.random.default_rng(0).permutation(len(X))
+    others = {
+        "alone": (fitted.explain(X[7:8]), np.array([7])),
+        "shuffled": (fitted.explain(X.iloc[order]), order),
+        "batches": (variant(fitted, X, y, batch_size=17).explain(X), slice(None)),
+        "jobs": (variant(fitted, X, y, batch_size=60, n_jobs=2).explain(X), slice(None)),
+    }
+    for other, rows in others.values():
+        np.testing.assert_allclose(
+            other.encoded_counterfactuals,
+            whole.encoded_counterfactuals[rows],
+            atol=1e-5,
+        )
+        np.testing.assert_array_equal(other.n_iter, whole.n_iter[rows])
+
+
+def test_lower_weights_explain_more(fitted, table):
+    X, _, _ = table
+    X = X[fitted.rejects(X)]
+    path = fitted.explain_path(X, [10.0, 0.05, 1.0])
+    assert [e.distance_weight for e in path] == [10.0, 0.05, 1.0]
+    far, near = path[1], path[0]
+    assert far.uncertainty_explained.mean() > near.uncertainty_explained.mean()
+    assert far.distance.mean() > near.distance.mean()
+    assert (far.uncertainty_explained > 0).mean() > 0.9
+    # Warm starts must not be worse than searching anew.
+    for explanation in path:
+        alone = clone(fitted).set_params(distance_weight=explanation.distance_weight)
+        alone.__dict__.update(
+            {k: v for k, v in vars(fitted).items() if k.endswith("_") or k[0] == "_"}
+        )
+        anew = alone.explain(X)
+        assert explanation.objective.mean() <= anew.objective.mean() + 0.01
+
+
+@pytest.mark.parametrize(
+    "kind", ["aleatoric", "epistemic", {"aleatoric": 0.5, "epistemic": 2.0}]
+)
+def test_kinds_of_uncertainty(fitted, table, kind):
+    X, y, _ = table
+    explainer = variant(fitted, X, y, uncertainty=kind, distance_weight=0.5)
+    explanation = explainer.explain(X[:30])
+    weights = {kind: 1.0} if isinstance(kind, str) else kind
+    after = explanation.uncertainty_after._asdict()
+    value = sum(weight * after[name] for name, weight in weights.items())
+    width = fitted.estimator_.encoder_.schema_.n_encoded
+    np.testing.assert_allclose(
+        explanation.objective, value + 0.5 / width * explanation.distance, rtol=1e-6
+    )
+
+
+def test_prediction_weight_keeps_the_prediction(fitted, table):
+    X, y, _ = table
+    X = X[fitted.rejects(X)]
+    free = variant(fitted, X, y[:1].repeat(len(X)), distance_weight=0.1).explain(X)
+    tied = variant(
+        fitted, X, y[:1].repeat(len(X)), distance_weight=0.1, prediction_weight=5.0
+    ).explain(X)
+
+    def moved(explanation):
+        before = fitted.predict_proba(explanation.X)
+        return np.abs(fitted.predict_proba(explanation.counterfactuals) - before).mean()
+
+    assert moved(tied) < 0.7 * moved(free)
+
+
+def test_zeros_start_at_the_origin(fitted, table):
+    X, y, _ = table
+    explanation = variant(fitted, X, y, init="zeros").explain(X[:5])
+    np.testing.assert_array_equal(explanation.path.latents[:, 0], 0.0)
+
+
+def test_several_explanations(fitted, table):
+    X, y, _ = table
+    explainer = variant(fitted, X, y, n_explanations=6, init_noise=1.0)
+    explanation = explainer.explain(X[:15])
+    details = explanation.candidate_details
+    assert len(explanation.candidates) == 15
+    for row, group in details.groupby("row"):
+        assert group["objective"].is_monotonic_increasing
+        assert list(group["rank"]) == list(range(len(group)))
+        assert group["count"].sum() == 6
+        assert len(explanation.candidates[row]) == len(group)
+        pd.testing.assert_frame_equal(
+            explanation.candidates[row].iloc[:1], explanation.counterfactuals[row : row + 1]
+        )
+    assert details["count"].max() > 1 and details["rank"].max() > 0
+    # The first start has no noise, so more of them cannot be worse.
+    alone = variant(fitted, X, y).explain(X[:15])
+    assert (explanation.objective <= alone.objective + 1e-6).all()
+    # A row's noise is its own, and fixed.
+    again = explainer.explain(X[3:9])
+    np.testing.assert_allclose(again.objective, explanation.objective[3:9], atol=1e-5)
+
+
+def test_rows_that_run_out_of_steps_are_counted(fitted, table):
+    X, y, _ = table
+    hasty = variant(fitted, X, y, max_iter=1, min_iter=1)
+    with pytest.warns(SearchConvergenceWarning, match=r"of 10 rows.*max_iter=1 "):
+        explanation = hasty.explain(X[:10])
+    assert not explanation.converged.all()
+    assert (explanation.n_iter == 1).all()
+
+
+# Constraints -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_explanations", [1, 4])
+def test_constraints_hold_in_every_candidate(fitted, table, n_explanations):
+    X, y, _ = table
+    explainer = variant(
+        fitted,
+        X,
+        y,
+        distance_weight=0.01,
+        n_explanations=n_explanations,
+        init_noise=2.0,
+        immutable_features=["job", "smoker"],
+        feature_ranges={"age": "increase", "income": (41.3, 57.9)},
+    )
+    explanation = explainer.explain(X[:40])
+    for row, candidates in enumerate(explanation.candidates):
+        own = X.iloc[row]
+        assert (candidates["job"] == own["job"]).all()
+        assert (candidates["smoker"] == own["smoker"]).all()
+        assert (candidates["age"] >= own["age"]).all()
+        assert candidates["income"].between(41.3, 57.9).all()
+    free = variant(fitted, X, y, distance_weight=0.01).explain(X[:40])
+    assert (free.counterfactuals["age"] < X["age"][:40]).any()
+    assert (free.counterfactuals["job"] != X["job"][:40]).any()
+
+
+def test_immutable_numbers_are_bit_identical(fitted, table):
+    X, y, _ = table
+    explainer = variant(
+        fitted,
+        X,
+        y,
+        immutable_features=["income"],
+        feature_ranges={"age": "decrease"},
+        distance_weight=0.01,
+    )
+    cf = explainer.explain(X).counterfactuals
+    np.testing.assert_array_equal(cf["income"].to_numpy(), X["income"].to_numpy())
+    assert (cf["age"] <= X["age"]).all() and (cf["age"] < X["age"]).any()
+
+
+def test_constraints_through_a_pipeline(table):
+    X, _, target = table
+    X = X[["age", "income"]].astype({"age": float})
+    model = make_pipeline(SimpleImputer(), StandardScaler(), regressor())
+    explainer = CLUEExplainer(
+        model,
+        vae(),
+        distance_weight=0.01,
+        immutable_features=["age"],
+        feature_ranges={"income": (45.0, 50.0)},
+        random_state=0,
+    ).fit(X, target)
+    cf = explainer.explain(X[:30]).counterfactuals
+    np.testing.assert_array_equal(cf["age"], X["age"][:30])
+    assert cf["income"].between(45.0, 50.0).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"immutable_features": ["wage"]}, r"immutable_features names 'wage'"),
+        ({"feature_ranges": {"wage": (0, 1)}}, r"feature_ranges names 'wage'"),
+        ({"feature_ranges": {"job": (0, 1)}}, r"'job', which is a category"),
+        ({"feature_ranges": {"age": (5, 1)}}, r"must be a pair \(low, high\)"),
+        ({"feature_ranges": {"age": "up"}}, r"'increase' or 'decrease', got 'up'"),
+        ({"uncertainty": {"total": -1.0}}, r"weights that are at least 0"),
+        ({"uncertainty": {"both": 1.0}}, r"uncertainty must be 'total'"),
+    ],
+)
+def test_constraints_are_read_before_anything_is_fitted_in_vain(
+    fitted, table, settings, message
+):
+    X, y, _ = table
+    with pytest.raises(ValueError, match=message):
+        variant(fitted, X, y, **settings)
+
+
+# Models ----------------------------------------------------------------------------
+
+
+def test_regression_in_the_unit_of_the_target(table):
+    X, _, target = table
+    dollars = CLUEExplainer(regressor(), vae(), random_state=0).fit(X, 1000 * target)
+    units = CLUEExplainer(regressor(), vae(), random_state=0).fit(X, target)
+    a, b = dollars.explain(X[:10]), units.explain(X[:10])
+    # λ must not depend on the unit, and reports must.
+    np.testing.assert_allclose(a.distance, b.distance, atol=0.05)
+    np.testing.assert_allclose(
+        a.uncertainty_before.total, 1000 * b.uncertainty_before.total, rtol=0.02
+    )
+    np.testing.assert_allclose(a.prediction_before, dollars.predict(X[:10]))
+    np.testing.assert_allclose(
+        dollars.predict_uncertainty(X[:10]).total,
+        dollars.estimator_.predict_uncertainty(X[:10]).total,
+    )
+
+
+def test_pipeline_comes_back_in_raw_units(table):
+    X, _, target = table
+    X = X[["age", "income"]].copy()
+    X["age"] = X["age"].astype(float)
+    X.iloc[3, 0] = np.nan
+    model = make_pipeline(SimpleImputer(), StandardScaler(), regressor())
+    explainer = CLUEExplainer(model, vae(), random_state=0).fit(X, target)
+    explanation = explainer.explain(X[:10])
+    assert explanation.note is None
+    cf = explanation.counterfactuals
+    assert list(cf.columns) == ["age", "income"] and cf["age"].mean() > 15
+    np.testing.assert_allclose(
+        explanation.prediction_after, explainer.estimator_.predict(cf), rtol=1e-4
+    )
+    assert explanation.schema.column("age").percentiles is not None
+
+
+def test_pipeline_without_a_way_back_says_so(table):
+    X, y, _ = table
+    prefix = make_column_transformer(
+        (OneHotEncoder(sparse_output=False), ["job", "smoker"]),
+        (StandardScaler(), ["age", "income"]),
+    )
+    explainer = CLUEExplainer(make_pipeline(prefix, classifier()), vae()).fit(X, y)
+    explanation = explainer.explain(X[:4])
+    assert "after ColumnTransformer" in explanation.note
+    assert "standardscaler__age" in explanation.counterfactuals
+    assert list(explanation.counterfactuals.index) == list(X.index[:4])
+
+
+def test_lossy_steps_are_scored_as_the_user_gets_the_row(table):
+    X, y, _ = table
+    X = X[["age", "income"]]
+    model = make_pipeline(StandardScaler(), PCA(1), classifier())
+    explainer = CLUEExplainer(model, vae(), random_state=0).fit(X, y)
+    explanation = explainer.explain(X[:5])
+    told = explainer.predict_uncertainty(explanation.counterfactuals)
+    np.testing.assert_allclose(explanation.uncertainty_after.total, told.total)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def small_mlp(seed=0):
+    return MLPClassifier((8,), max_iter=60, random_state=seed)
+
+
+MODELS = {
+    "LogisticRegression": lambda: LogisticRegression(),
+    "MLPClassifier": small_mlp,
+    "scaled MLPClassifier": lambda: make_pipeline(StandardScaler(), small_mlp()),
+    "BaggingClassifier": lambda: BaggingClassifier(
+        small_mlp(), n_estimators=3, max_features=0.6, random_state=0
+    ),
+    "list of MLPs": lambda: [small_mlp(seed) for seed in range(3)],
+    "torch module": Net,
+    "list of torch modules": lambda: [Net(), Net()],
+    "skorch": lambda: NeuralNetClassifier(
+        Net, criterion=torch.nn.CrossEntropyLoss, max_epochs=3, verbose=0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_other_models(table, name):
+    X, y, _ = table
+    X, y = X[["age", "income"]], (y == "yes").astype(np.int64)
+    torch.manual_seed(0)
+    explainer = CLUEExplainer(MODELS[name](), vae(), random_state=0).fit(X, y)
+    explanation = explainer.explain(X[:6])
+    assert explanation.counterfactuals["age"].dtype == X["age"].dtype
+    proba = explainer.predict_proba(X)
+    parts = explainer.predict_uncertainty(X)
+    entropy = -(proba * np.log(proba.clip(1e-12))).sum(1)
+    np.testing.assert_allclose(parts.total, entropy, atol=1e-4)
+    np.testing.assert_array_equal(explainer.predict(X), proba.argmax(1))
+    is_ensemble = "list" in name or "Bagging" in name
+    assert (parts.epistemic.max() > 1e-4) == is_ensemble
+
+
+def test_ensemble_of_regressors_is_unsure_where_it_disagrees(table):
+    X, _, target = table
+    X = X[["age", "income"]]
+    members = [
+        MLPRegressor(hidden_layer_sizes=(8,), max_iter=60, random_state=seed)
+        for seed in range(3)
+    ]
+    explainer = CLUEExplainer(members, vae(), random_state=0).fit(X, target)
+    single = [member.predict(X) for member in explainer.estimator_]
+    np.testing.assert_allclose(
+        explainer.predict_uncertainty(X).epistemic, np.std(single, axis=0), rtol=1e-5
+    )
+    np.testing.assert_allclose(explainer.predict(X), np.mean(single, axis=0))
+    with pytest.warns(UserWarning, match="never unsure"):
+        CLUEExplainer(members[0], vae()).fit(X, target)
+
+
+def test_what_cannot_be_differentiated_is_refused(table):
+    X, y, _ = table
+    from sklearn.tree import DecisionTreeClassifier
+
+    with pytest.raises(TypeError, match="DecisionTreeClassifier cannot be diff"):
+        CLUEExplainer(DecisionTreeClassifier(), vae()).fit(X[["age"]], y)
+
+
+def test_tabular_encoder_as_a_step_is_the_encoded_space(table):
+    X, y, _ = table
+    model = make_pipeline(TabularEncoder(), small_mlp())
+    explanation = CLUEExplainer(model, vae(), random_state=0).fit(X, y).explain(X[:8])
+    assert (explanation.counterfactuals.dtypes == X.dtypes).all()
+
+
+@pytest.mark.parametrize("as_integers", [False, True])
+def test_images(as_integers):
+    X, y = load_digits(return_X_y=True)
+    X = (X[:150] * 15).astype(np.uint8) if as_integers else X[:150] / 16
+    explainer = CLUEExplainer(
+        classifier(),
+        VAEEncoder(3, image_shape=(8, 8), max_iter=2, random_state=0),
+        distance_weight=25,
+        random_state=0,
+    ).fit(X, y[:150])
+    explanation = explainer.explain(X[:5])
+    cf = explanation.counterfactuals
+    assert cf.dtype == X.dtype and cf.shape == (5, 64) and cf.min() >= 0
+    assert cf.max() <= (255 if as_integers else 1)
+    assert explanation.image_shape == (8, 8)
+    told = explainer.estimator_.predict_uncertainty(cf)
+    np.testing.assert_allclose(explanation.uncertainty_after.total, told.total)
+    # A predictor fitted apart has pixels in units of its own.
+    apart = classifier().fit(X, y[:150])
+    frozen = FrozenEstimator(explainer.generator_)
+    other = CLUEExplainer(FrozenEstimator(apart), frozen).fit(X, y[:150])
+    np.testing.assert_allclose(
+        other.predict_uncertainty(X[:9]).total,
+        apart.predict_uncertainty(X[:9]).total,
+        atol=1e-4,
+    )
+
+
+def test_polars_comes_back_as_polars(table):
+    pl = pytest.importorskip("polars")
+    X, y, _ = table
+    frame = pl.DataFrame(
+        {
+            "age": X["age"].to_numpy(),
+            "income": X["income"].to_numpy(),
+            "job": X["job"].astype(str).tolist(),
+        }
+    )
+    explainer = CLUEExplainer(
+        classifier(),
+        vae(),
+        feature_ranges={"age": "increase"},
+        immutable_features=["job"],
+        random_state=0,
+    ).fit(frame, y)
+    cf = explainer.explain(frame[:6]).counterfactuals
+    assert cf.schema == frame.schema
+    assert (cf["age"] >= frame["age"][:6]).all() and (cf["job"] == frame["job"][:6]).all()
+
+
+# Parts -----------------------------------------------------------------------------
+
+
+def test_frozen_parts_are_not_fitted_again(fitted, table):
+    X, y, _ = table
+    explainer = variant(fitted, X, y)
+    assert explainer.generator_ is fitted.generator_
+    a, b = explainer.explain(X[:5]), fitted.explain(X[:5])
+    np.testing.assert_array_equal(a.objective, b.objective)
+
+
+def test_generator_of_another_space_is_refused(table):
+    X, y, _ = table
+    other = X.copy()
+    other["job"] = pd.Categorical(
+        other["job"].astype(str), categories=["clerk", "coach", "cook", "king"]
+    )
+    stranger = FrozenEstimator(vae().fit(other))
+    with pytest.raises(EncodingMismatchError, match=r"'job': 4 categories against 3"):
+        CLUEExplainer(LogisticRegression(), stranger).fit(X[["age"]], y)
+    with pytest.raises(EncodingMismatchError, match=r"extra: 'king'"):
+        CLUEExplainer(classifier(), stranger).fit(X, y)
+
+
+def test_threshold_rejects_about_the_asked_share_of_new_rows():
+    X, y, _ = make_table(600, seed=1)
+    X_new, _, _ = make_table(600, seed=2)
+    # A model that learns its rows by heart is far too sure about them.
+    overfit = make_pipeline(TabularEncoder(), MLPClassifier((100,), max_iter=400))
+    explainer = CLUEExplainer(
+        overfit, vae(max_iter=1), rejection_rate=0.3, random_state=0
+    ).fit(X, y)
+    assert abs(explainer.rejects(X_new).mean() - 0.3) < 0.08
+    naive = np.quantile(explainer.predict_uncertainty(X).total, 0.7)
+    assert (explainer.predict_uncertainty(X_new).total > naive).mean() > 0.35
+
+
+def test_same_seed_same_everything(table):
+    X, y, _ = table
+    parts = classifier(random_state=None), vae(random_state=None)
+    a, b, c = (
+        CLUEExplainer(*parts, random_state=seed).fit(X, y) for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(X))
+    np.testing.assert_array_equal(a.explain(X[:5]).objective, b.explain(X[:5]).objective)
+    assert a.threshold_ == b.threshold_
+    assert not np.array_equal(a.predict_proba(X), c.predict_proba(X))
+    assert parts[0].random_state is None  # the user's objects are left alone
+
+
+def test_unfitted_and_missing_target():
+    X, y, _ = make_table(30)
+    with pytest.raises(NotFittedError):
+        CLUEExplainer().explain(X)
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        CLUEExplainer().fit(X)
+
+
+def test_memory_fits_each_part_once(tmp_path, table):
+    X, y, _ = table
+    search = GridSearchCV(
+        CLUEExplainer(LogisticRegression(), vae(), memory=str(tmp_path), random_state=0),
+        {"distance_weight": [0.1, 1.0, 10.0]},
+        cv=2,
+    ).fit(X[["age", "income"]], y)
+    # Two folds and the refit, each with estimator, held-out fit and generator.
+    stored = list(tmp_path.rglob("output.pkl"))
+    assert len(stored) == 3 * 3
+    assert search.best_estimator_.distance_weight == search.best_params_["distance_weight"]
+
+
+def test_score_peaks_where_the_terms_balance(fitted, table):
+    X, _, _ = table
+    weights = np.logspace(-2, 2, 9)
+    scores = fitted._scores(X, tuple(weights))
+    ratios = []
+    for explanation in fitted.explain_path(X[fitted.rejects(X)], weights):
+        far = explanation.distance_weight / fitted._space.schema.n_encoded
+        far = far * explanation.distance.mean()
+        ratios.append(far / (explanation.objective.mean() - far))
+    assert np.argmax(scores) == np.argmin(np.abs(np.log(ratios)))
+    assert -1 <= min(scores) and max(scores) <= 0
+
+
+def test_cross_validated_weight(table):
+    X, y, _ = table
+    explainer = CLUEExplainerCV(
+        LogisticRegression(),
+        vae(max_iter=10),
+        distance_weights=[0.01, 1.0, 100.0],
+        cv=2,
+        random_state=0,
+    ).fit(X[["age", "income"]], y)
+    assert explainer.cv_results_["split_scores"].shape == (3, 2)
+    best = explainer.cv_results_["mean_score"].argmax()
+    assert explainer.distance_weight_ == [0.01, 1.0, 100.0][best]
+    assert explainer.explain(X[["age", "income"]][:3]).distance_weight == (
+        explainer.distance_weight_
+    )
+    with pytest.raises(ValueError, match="distance_weights must be a sequence"):
+        clone(explainer).set_params(distance_weights=[-1.0]).fit(X[["age"]], y)
+
+
+def test_sample_weight_goes_to_the_estimator(table):
+    X, y, _ = table
+    X = X[["age", "income"]]
+    weight = np.where(y == "yes", 5.0, 1.0)
+    plain = CLUEExplainer(LogisticRegression(), vae(max_iter=2), random_state=0)
+    weighted = clone(plain).fit(X, y, sample_weight=weight)
+    expected = LogisticRegression().fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(weighted.estimator_.coef_, expected.coef_)
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = CLUEExplainer(
+            LogisticRegression().set_fit_request(sample_weight=True),
+            vae(max_iter=2).set_fit_request(sample_weight=False),
+            random_state=0,
+        ).fit(X, y, sample_weight=weight)
+        both = CLUEExplainer(
+            LogisticRegression().set_fit_request(sample_weight=True),
+            vae(max_iter=2).set_fit_request(sample_weight=True),
+            random_state=0,
+        ).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(routed.estimator_.coef_, expected.coef_)
+    np.testing.assert_array_equal(
+        routed.generator_.transform(X), weighted.generator_.transform(X)
+    )
+    assert not np.allclose(both.generator_.transform(X), routed.generator_.transform(X))
+
+
+def test_nested_parameters_and_a_plain_pipeline(table):
+    X, y, _ = table
+    X = X[["age", "income"]]
+    pipe = make_pipeline(
+        StandardScaler(), CLUEExplainer(LogisticRegression(), vae(max_iter=5))
+    )
+    pipe.set_params(cluexplainer__estimator__C=0.5) if False else pipe.set_params(
+        clueexplainer__estimator__C=0.5
+    )
+    pipe.fit(X, y)
+    assert pipe[-1].estimator_.C == 0.5
+    assert pipe.predict(X).shape == (len(X),)
+    assert -1 <= pipe.score(X, y) <= 0
+
+
+def test_explainer_survives_joblib(fitted, table, tmp_path):
+    X, _, _ = table
+    joblib.dump(fitted, tmp_path / "clue.joblib")
+    loaded = joblib.load(tmp_path / "clue.joblib")
+    np.testing.assert_array_equal(
+        loaded.explain(X[:6]).objective, fitted.explain(X[:6]).objective
+    )
+
+
+def test_latent_uncertainty_is_that_of_decoded_rows(fitted):
+    Z = np.random.default_rng(0).normal(size=(7, 3))
+    rows = fitted.generator_.inverse_transform(Z)
+    parts = fitted.latent_uncertainty(Z)
+    assert isinstance(parts, Uncertainty)
+    np.testing.assert_allclose(
+        parts.total, fitted.predict_uncertainty(rows).total, atol=1e-4
+    )
+
+
+def test_dask_gives_the_same_answers(fitted, table):
+    distributed = pytest.importorskip("dask.distributed")
+    X, y, _ = table
+    explainer = variant(fitted, X, y, batch_size=40, n_jobs=2)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config(backend="dask"),
+    ):
+        there = explainer.explain(X)
+    np.testing.assert_allclose(
+        there.objective, fitted.explain(X).objective, atol=1e-5
+    )
