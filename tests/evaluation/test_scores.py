@@ -157,13 +157,13 @@ def test_nearest_neighbours_by_hand():
 
 def test_nearest_neighbours_against_all_pairs():
     rng = np.random.default_rng(0)
-    # Wide enough for the brute search, whose own distances are a little off 0.
     rows, reference = rng.normal(100, 1, (30, 40)), rng.normal(100, 1, (200, 40))
-    rows[0] = reference[17]
+    # The search in so many columns finds some of these at 1e-5, and 0 must be 0.
+    rows[:10] = reference[10:20]
     pairs = np.linalg.norm(rows[:, None] - reference, axis=2)
     found = nearest_neighbor_distance(rows, reference)
     np.testing.assert_allclose(found, pairs.min(1))
-    assert found[0] == 0
+    assert (found[:10] == 0).all()
 
 
 def test_distances_in_the_space_of_an_explainer(mixed_clue, mixed):
