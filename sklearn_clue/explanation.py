@@ -33,10 +33,10 @@ class SearchPath(NamedTuple):
 
     Parameters
     ----------
-    latents : ndarray of shape (n_rows, n_steps + 1, latent_dim)
-        Latents of each row, from the start on; NaN after the row stopped.
+    latents : ndarray of shape (n_rows, n_points, latent_dim)
+        Latents of each row, from the start on; NaN where it stood still or was done.
 
-    objective : ndarray of shape (n_rows, n_steps + 1)
+    objective : ndarray of shape (n_rows, n_points)
         Value of the objective there.
 
     See Also

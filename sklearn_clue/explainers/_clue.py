@@ -19,7 +19,7 @@ from sklearn_clue._validation import (
     _safe_indexing,
     check_is_fitted,
 )
-from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found, _take
+from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found
 from sklearn_clue.explainers._search import (
     StoppingRule,
     adam,
@@ -435,6 +435,11 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         )
 
 
+def _take(value, rows, n_rows):
+    is_per_row = np.ndim(value) > 0 and len(value) == n_rows
+    return _safe_indexing(value, rows) if is_per_row else value
+
+
 def _balance(explanation, n_encoded):
     """Score of `CLUEExplainer.score` for one explanation."""
     distance = explanation.distance_weight / n_encoded * explanation.distance.mean()
@@ -534,8 +539,8 @@ class CLUEExplainer(_BaseCLUE):
         Batches of rows to explain in parallel.
 
     random_state : int, RandomState instance or None, default=None
-        Fixes the noise of further explanations, the rows held out for `threshold_`,
-        and the fits of parts that have no `random_state` of their own.
+        Fixes the noise of further explanations, and the fits of parts that have no
+        `random_state` of their own.
 
     verbose : int, default=0
         2 or more reports on the batches explained.
@@ -574,11 +579,10 @@ class CLUEExplainer(_BaseCLUE):
 
     Notes
     -----
-    `threshold_` comes from rows that the model has not seen: models are surer about
-    the rows they were fitted on, and a threshold from those would reject more than
-    `rejection_rate` of new ones. A second model is fitted to four fifths of the rows
-    for this, and not used for anything else. For a model that comes fitted the
-    threshold is that of the rows given to `fit`, so give rows it has not seen.
+    `threshold_` is the quantile of the total uncertainty over the rows of `fit` that
+    leaves `rejection_rate` above it. No target enters it. A model that has learned its
+    rows by heart is surer about them than about new ones and will reject more; freeze
+    such a model, and call `fit` with rows that it has not seen.
 
     A counterfactual is not a cause: it shows what the model would be sure about, not
     what would happen if someone changed a value in the world.

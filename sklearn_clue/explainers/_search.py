@@ -108,8 +108,10 @@ class SearchResult(NamedTuple):
     value: Tensor  # (n_rows,): its objective
     n_iter: Tensor  # (n_rows,): steps taken
     converged: Tensor  # (n_rows,): whether the row came to rest
-    path_z: Tensor  # (n_rows, n_steps + 1, n_latent): NaN after a row stopped
-    path_value: Tensor  # (n_rows, n_steps + 1): the objective of each proposal
+    # The first start, the best one if there are several, and all proposals; NaN where
+    # there was none, and after a row stopped.
+    path_z: Tensor  # (n_rows, n_points, n_latent)
+    path_value: Tensor  # (n_rows, n_points): the objective
 
 
 # Steps of Adam within one step of the search: at the default step size they cross half
@@ -176,6 +178,9 @@ def minimise_rows(decode, costly, cheap, starts, *, learning_rate=0.1, rule=None
         is_better = value_there < value
         best.replace(is_better, start.keep(is_better))
         value = torch.where(is_better, value_there, value)
+    if len(starts) > 1:
+        path_z.append(best.z.clone())
+        path_value.append(value.clone())
     flat = best.slope.isnan().any(1).nonzero()[:, 0]
     if len(flat):
         best.replace(flat, evaluate(decode, costly, best.z[flat], flat))

@@ -95,6 +95,15 @@ def test_objective_is_that_of_the_returned_row_and_below_the_start(fitted, table
     assert explanation.converged.mean() > 0.9
 
 
+def test_warnings_point_at_the_line_of_the_user(fitted, table):
+    X, y, _ = table
+    hasty = variant(fitted, X, y, max_iter=1, min_iter=1)
+    with pytest.warns(SearchConvergenceWarning) as caught:
+        hasty.explain(X[:10])
+        hasty.explain_path(X[:10], [1.0, 2.0])
+    assert {warning.filename for warning in caught} == {__file__}
+
+
 def test_a_row_does_not_depend_on_its_neighbours(fitted, table):
     X, y, _ = table
     whole = fitted.explain(X)
@@ -103,7 +112,10 @@ def test_a_row_does_not_depend_on_its_neighbours(fitted, table):
         "alone": (fitted.explain(X[7:8]), np.array([7])),
         "shuffled": (fitted.explain(X.iloc[order]), order),
         "batches": (variant(fitted, X, y, batch_size=17).explain(X), slice(None)),
-        "jobs": (variant(fitted, X, y, batch_size=60, n_jobs=2).explain(X), slice(None)),
+        "jobs": (
+            variant(fitted, X, y, batch_size=60, n_jobs=2).explain(X),
+            slice(None),
+        ),
     }
     for other, rows in others.values():
         np.testing.assert_allclose(
@@ -182,7 +194,8 @@ def test_several_explanations(fitted, table):
         assert group["count"].sum() == 6
         assert len(explanation.candidates[row]) == len(group)
         pd.testing.assert_frame_equal(
-            explanation.candidates[row].iloc[:1], explanation.counterfactuals[row : row + 1]
+            explanation.candidates[row].iloc[:1],
+            explanation.counterfactuals[row : row + 1],
         )
     assert details["count"].max() > 1 and details["rank"].max() > 0
     # The first start has no noise, so more of them cannot be worse.
@@ -469,7 +482,9 @@ def test_polars_comes_back_as_polars(table):
     ).fit(frame, y)
     cf = explainer.explain(frame[:6]).counterfactuals
     assert cf.schema == frame.schema
-    assert (cf["age"] >= frame["age"][:6]).all() and (cf["job"] == frame["job"][:6]).all()
+    assert (cf["age"] >= frame["age"][:6]).all() and (
+        cf["job"] == frame["job"][:6]
+    ).all()
 
 
 # Parts -----------------------------------------------------------------------------
@@ -490,33 +505,39 @@ def test_generator_of_another_space_is_refused(table):
         other["job"].astype(str), categories=["clerk", "coach", "cook", "king"]
     )
     stranger = FrozenEstimator(vae().fit(other))
-    with pytest.raises(EncodingMismatchError, match=r"'job': 4 categories against 3"):
-        CLUEExplainer(LogisticRegression(), stranger).fit(X[["age"]], y)
-    with pytest.raises(EncodingMismatchError, match=r"extra: 'king'"):
+    with pytest.raises(EncodingMismatchError, match=r"'job': 4 .* \(extra: 'king'\)"):
         CLUEExplainer(classifier(), stranger).fit(X, y)
+    with pytest.raises(EncodingMismatchError, match=r"4 columns against 1"):
+        CLUEExplainer(LogisticRegression(), stranger).fit(X[["age"]], y)
 
 
-def test_threshold_rejects_about_the_asked_share_of_new_rows():
+@pytest.mark.parametrize("name", ["Bayesian", "MLP"])
+def test_threshold_rejects_about_the_asked_share_of_new_rows(name):
+    models = {
+        "Bayesian": classifier(burn_in=100, n_draws=30),
+        "MLP": make_pipeline(TabularEncoder(), small_mlp()),
+    }
     X, y, _ = make_table(600, seed=1)
-    X_new, _, _ = make_table(600, seed=2)
-    # A model that learns its rows by heart is far too sure about them.
-    overfit = make_pipeline(TabularEncoder(), MLPClassifier((100,), max_iter=400))
+    X_new, _, _ = make_table(2000, seed=2)
     explainer = CLUEExplainer(
-        overfit, vae(max_iter=1), rejection_rate=0.3, random_state=0
+        models[name], vae(max_iter=1), rejection_rate=0.3, random_state=0
     ).fit(X, y)
-    assert abs(explainer.rejects(X_new).mean() - 0.3) < 0.08
-    naive = np.quantile(explainer.predict_uncertainty(X).total, 0.7)
-    assert (explainer.predict_uncertainty(X_new).total > naive).mean() > 0.35
+    # Of 600 rows, a share of 0.3 has a standard error of 0.02.
+    assert abs(explainer.rejects(X_new).mean() - 0.3) < 0.05
+    # A model that comes fitted is judged by the rows that fit is given.
+    parts = frozen_parts(explainer)
+    again = CLUEExplainer(*parts, rejection_rate=0.1).fit(X_new)
+    assert abs(again.rejects(X_new).mean() - 0.1) < 0.002
 
 
 def test_same_seed_same_everything(table):
     X, y, _ = table
     parts = classifier(random_state=None), vae(random_state=None)
-    a, b, c = (
-        CLUEExplainer(*parts, random_state=seed).fit(X, y) for seed in (0, 0, 1)
-    )
+    a, b, c = (CLUEExplainer(*parts, random_state=seed).fit(X, y) for seed in (0, 0, 1))
     np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(X))
-    np.testing.assert_array_equal(a.explain(X[:5]).objective, b.explain(X[:5]).objective)
+    np.testing.assert_array_equal(
+        a.explain(X[:5]).objective, b.explain(X[:5]).objective
+    )
     assert a.threshold_ == b.threshold_
     assert not np.array_equal(a.predict_proba(X), c.predict_proba(X))
     assert parts[0].random_state is None  # the user's objects are left alone
@@ -533,14 +554,18 @@ def test_unfitted_and_missing_target():
 def test_memory_fits_each_part_once(tmp_path, table):
     X, y, _ = table
     search = GridSearchCV(
-        CLUEExplainer(LogisticRegression(), vae(), memory=str(tmp_path), random_state=0),
+        CLUEExplainer(
+            LogisticRegression(), vae(), memory=str(tmp_path), random_state=0
+        ),
         {"distance_weight": [0.1, 1.0, 10.0]},
         cv=2,
     ).fit(X[["age", "income"]], y)
-    # Two folds and the refit, each with estimator, held-out fit and generator.
+    # Two folds and the refit, each with an estimator and a generator.
     stored = list(tmp_path.rglob("output.pkl"))
-    assert len(stored) == 3 * 3
-    assert search.best_estimator_.distance_weight == search.best_params_["distance_weight"]
+    assert len(stored) == 3 * 2
+    assert (
+        search.best_estimator_.distance_weight == search.best_params_["distance_weight"]
+    )
 
 
 def test_score_peaks_where_the_terms_balance(fitted, table):
@@ -607,10 +632,7 @@ def test_nested_parameters_and_a_plain_pipeline(table):
     pipe = make_pipeline(
         StandardScaler(), CLUEExplainer(LogisticRegression(), vae(max_iter=5))
     )
-    pipe.set_params(cluexplainer__estimator__C=0.5) if False else pipe.set_params(
-        clueexplainer__estimator__C=0.5
-    )
-    pipe.fit(X, y)
+    pipe.set_params(clueexplainer__estimator__C=0.5).fit(X, y)
     assert pipe[-1].estimator_.C == 0.5
     assert pipe.predict(X).shape == (len(X),)
     assert -1 <= pipe.score(X, y) <= 0
@@ -647,6 +669,4 @@ def test_dask_gives_the_same_answers(fitted, table):
         joblib.parallel_config(backend="dask"),
     ):
         there = explainer.explain(X)
-    np.testing.assert_allclose(
-        there.objective, fitted.explain(X).objective, atol=1e-5
-    )
+    np.testing.assert_allclose(there.objective, fitted.explain(X).objective, atol=1e-5)
