@@ -1,9 +1,17 @@
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_clue._modules import MLPStack, mlp_outputs, unflatten
+from sklearn_clue import TabularEncoder
+from sklearn_clue._modules import (
+    MLPStack,
+    ValidRows,
+    mlp_outputs,
+    mlp_stack,
+    unflatten,
+)
 from sklearn_clue._torch import make_generator
 
 
@@ -84,3 +92,48 @@ def test_unflatten_cuts_in_order():
     assert_array_equal(intercepts[0][1], [15, 16])
     assert_array_equal(coefs[1][0], [[6], [7]])
     assert_array_equal(intercepts[2], [[10], [21]])
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_gradient_of_outputs_is_that_of_autograd(sizes):
+    stack = MLPStack(sizes, 4, make_generator(0))
+    shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+    weights = unflatten(stack.weights.detach(), shapes)
+    x = torch.randn(9, sizes[0], generator=make_generator(1), requires_grad=True)
+    gradients = []
+    for outputs in (
+        mlp_outputs(x, *weights),
+        mlp_stack(x.expand(4, *x.shape), *weights),
+    ):
+        value = outputs.softmax(-1).mean(0).square().sum() + outputs.sum()
+        gradients += torch.autograd.grad(value, x)
+    torch.testing.assert_close(*gradients)
+
+
+def _encoded_table():
+    table = pd.DataFrame(
+        {"n": [1, 4, 9, 12], "x": [0.5, 1.0, -2.0, 0.1], "c": list("abca")}
+    )
+    return TabularEncoder().fit(table)
+
+
+def test_valid_rows_are_those_that_decoding_gives():
+    encoder = _encoded_table()
+    x = torch.randn(50, 5, generator=make_generator(0), dtype=torch.float64) * 2
+    valid = ValidRows(encoder.schema_)(x)
+    # Decoding for the user and encoding again changes nothing any more.
+    again = encoder.transform(encoder.inverse_transform(valid.numpy()))
+    assert_allclose(valid, again, atol=1e-12)
+    assert_array_equal(
+        encoder.inverse_transform(valid.numpy()), encoder.inverse_transform(x.numpy())
+    )
+    assert torch.equal(valid[:, 1], x[:, 1])  # floats are left alone
+
+
+def test_valid_rows_pass_gradients_straight_through():
+    encoder = _encoded_table()
+    x = torch.randn(6, 5, generator=make_generator(0), dtype=torch.float64)
+    x.requires_grad_()
+    factor = torch.arange(30.0, dtype=torch.float64).view(6, 5)
+    (gradient,) = torch.autograd.grad((ValidRows(encoder.schema_)(x) * factor).sum(), x)
+    assert torch.equal(gradient, factor)

@@ -2,8 +2,16 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_classification, make_regression
+from sklearn.ensemble import BaggingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from sklearn_clue.uncertainty import (
+    UncertaintyProvider,
+    as_provider,
     decompose_entropy,
     decompose_variance,
     entropy_parts,
@@ -97,3 +105,113 @@ def test_variance_says_what_shape_it_needs():
         decompose_variance([1.0], [1.0])
     with pytest.raises(ValueError, match=r"same shape, got \(2, 1\) and \(1, 1\)"):
         decompose_variance([[1.0], [2.0]], [[1.0]])
+
+
+# Providers -------------------------------------------------------------------------
+
+
+def _problem(n_classes):
+    return make_classification(
+        150,
+        5,
+        n_informative=4,
+        n_redundant=0,
+        n_classes=n_classes,
+        n_clusters_per_class=1,
+        random_state=0,
+    )
+
+
+def _mlp(**settings):
+    return MLPClassifier((7, 5), max_iter=30, random_state=0, **settings)
+
+
+CLASSIFIERS = {
+    "logistic": LogisticRegression(),
+    **{
+        name: _mlp(activation=name) for name in ("identity", "logistic", "tanh", "relu")
+    },
+    "bagging": BaggingClassifier(
+        _mlp(), 4, max_features=0.6, max_samples=0.05, random_state=0
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_rebuilt_classifiers_say_the_same(name, n_classes):
+    X, y = _problem(n_classes)
+    model = clone(CLASSIFIERS[name]).fit(X, y)
+    provider = as_provider(model)
+    assert isinstance(provider, UncertaintyProvider) and provider.is_classification
+    x = torch.as_tensor(X, dtype=torch.float64).requires_grad_()
+    parts, proba = provider.uncertainty(x)
+    assert_allclose(proba.detach().numpy(), model.predict_proba(X), atol=1e-5)
+    (gradient,) = torch.autograd.grad(parts.total.sum(), x)
+    assert gradient.isfinite().all() and gradient.abs().sum() > 0
+    total, aleatoric, epistemic = (part.detach().numpy() for part in parts)
+    assert_allclose(total, aleatoric + epistemic, atol=1e-10)
+    assert (epistemic.max() > 1e-3) == (name == "bagging")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_ensemble_of_regressors():
+    X, y = make_regression(80, 3, random_state=0)
+    members = [
+        MLPRegressor(hidden_layer_sizes=(6,), max_iter=30, random_state=seed).fit(X, y)
+        for seed in range(3)
+    ]
+    parts, mean = as_provider(members).uncertainty(torch.as_tensor(X))
+    said = np.stack([member.predict(X) for member in members])
+    assert_allclose(mean[:, 0], said.mean(0))
+    assert_allclose(parts.epistemic, said.std(0))
+    assert_array_equal(parts.aleatoric, np.zeros(80))
+    alone = as_provider(members[0]).uncertainty(torch.as_tensor(X))[0]
+    assert_array_equal(alone.total, np.zeros(80))
+
+
+def test_torch_modules_may_answer_in_several_ways():
+    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    logits = torch.nn.Linear(3, 4)
+    proba = torch.nn.Sequential(logits, torch.nn.Softmax(1))
+    a, b = (as_provider(m, n_classes=4).uncertainty(x)[1] for m in (logits, proba))
+    torch.testing.assert_close(a, b, atol=1e-6, rtol=0)
+    assert logits.weight.requires_grad  # the user's module is left alone
+    binary = as_provider(torch.nn.Linear(3, 1), n_classes=2).uncertainty(x)[1]
+    assert binary.shape == (6, 2)
+    torch.testing.assert_close(binary.sum(1), torch.ones(6).double())
+
+    class MeanAndSpread(torch.nn.Module):
+        def forward(self, x):
+            return torch.stack([x.sum(1), x.square().sum(1)], 1)
+
+    parts, mean = as_provider(MeanAndSpread()).uncertainty(x)
+    torch.testing.assert_close(mean[:, 0], x.double().sum(1), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        parts.aleatoric, x.double().square().sum(1), atol=1e-5, rtol=1e-5
+    )
+    with pytest.raises(ValueError, match=r"got \(6, 3\)"):
+        as_provider(torch.nn.Identity()).uncertainty(x)
+
+
+def test_providers_that_make_no_sense():
+    with pytest.raises(TypeError, match="KMeans cannot be differentiated"):
+        as_provider(KMeans())
+    with pytest.raises(ValueError, match="at least one member"):
+        as_provider([])
+    X, y = _problem(2)
+    mixed = [LogisticRegression().fit(X, y), torch.nn.Linear(5, 1)]
+    with pytest.raises(TypeError, match="classifiers only or regressors only"):
+        as_provider(mixed)
+
+
+def test_gradients_stay_finite_at_certainty():
+    logits = torch.tensor([[[2000.0, 0.0]], [[2000.0, 0.0]]]).double().requires_grad_()
+    for part in entropy_parts(logits.softmax(-1)):
+        (gradient,) = torch.autograd.grad(part.sum(), logits, retain_graph=True)
+        assert gradient.isfinite().all()
+    mean = torch.ones(3, 2, dtype=torch.float64, requires_grad=True)
+    for part in variance_parts(mean, 0 * mean):
+        (gradient,) = torch.autograd.grad(part.sum(), mean, retain_graph=True)
+        assert gradient.isfinite().all()

@@ -27,10 +27,13 @@ from sklearn_clue.explainers._search import (
     minimise_rows,
 )
 from sklearn_clue.generative import VAEEncoder
+from sklearn_clue.generative._base import even_noise
 
 KINDS = ("total", "aleatoric", "epistemic")
 
-# Steps of Adam towards the row itself, before the search for a surer one.
+# Looks around the start, and steps of Adam towards the row itself, before the search
+# for a surer one.
+N_LOOKS = 32
 N_NEAREST = 15
 
 
@@ -169,7 +172,15 @@ class ClueSearch:
 
         if self.init == "zeros":
             return [evaluate(decode, uncertainty, start, everyone)]
-        z, _ = adam(decode, distance, start, everyone, N_NEAREST, self.learning_rate)
+        z, least = start, distance(decode(start, everyone), everyone)
+        # Gradients do not lead out of a wrong category that the decoder is sure of:
+        # look around first.
+        spread = torch.linspace(0.1, 2.0, N_LOOKS)[:, None]
+        for look in spread * even_noise(N_LOOKS, start.shape[1]).to(start.dtype):
+            there = distance(decode(start + look, everyone), everyone)
+            z = torch.where((there < least)[:, None], start + look, z)
+            least = torch.minimum(there, least)
+        z, _ = adam(decode, distance, z, everyone, N_NEAREST, self.learning_rate)
         # Starts with noise are there to end elsewhere.
         is_first = everyone % self.n_starts == 0
         z = torch.where(is_first[:, None], z, start)

@@ -119,8 +119,10 @@ class SearchResult(NamedTuple):
 # function.
 N_INNER = 5
 
-# A proposal that turns out worse than what it came from makes the next one smaller.
+# A proposal that turns out worse than what it came from makes the next one smaller, and
+# a better one makes it larger.
 SHRINK = 0.5
+GROW = 1.5
 
 # A promised decrease is worth a value of the costly function from this share on of what
 # the stopping rule calls small.
@@ -135,8 +137,9 @@ def minimise_rows(decode, costly, cheap, starts, *, learning_rate=0.1, rule=None
 
     In each step the costly function is replaced by its tangent at the best point so
     far. Adam then minimises the tangent plus the cheap function, and the proposal it
-    arrives at is valued. A better one is the next point to start from; after a worse
-    one the next proposal stays nearer. The objective never rises.
+    arrives at is valued. A better one is the next point to start from, and the next
+    proposal may go farther; after a worse one it stays nearer. The objective never
+    rises.
 
     Rows share the cost of a step but nothing else: each has its own state of Adam and
     its own reach, stops by itself and leaves the batch, and its answer does not depend
@@ -209,9 +212,9 @@ def minimise_rows(decode, costly, cheap, starts, *, learning_rate=0.1, rule=None
         better = asked[is_better]
         best.replace(better, proposal.keep(is_better))
         value[better] = proposed[is_better]
-        is_worse = torch.ones_like(value, dtype=torch.bool)
-        is_worse[better] = False
-        reach[is_worse] *= SHRINK
+        factor = torch.full_like(value, SHRINK)
+        factor[better] = GROW
+        reach *= factor[:, None]
 
         state, is_at_rest, is_last = rule.update(state, value[active])
         converged[active[is_at_rest]] = True

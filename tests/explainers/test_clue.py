@@ -657,6 +657,9 @@ def test_latent_uncertainty_is_that_of_decoded_rows(fitted):
     )
 
 
+@pytest.mark.skipif(
+    not hasattr(joblib, "parallel_config"), reason="joblib < 1.3 has no parallel_config"
+)
 def test_dask_gives_the_same_answers(fitted, table):
     distributed = pytest.importorskip("dask.distributed")
     X, y, _ = table

@@ -41,7 +41,7 @@ def bowl_problem(n_rows=7, n_latent=3, weight=0.6, seed=0):
     return center, costly, cheap
 
 
-PATIENT = StoppingRule(max_iter=300, tol=0.0, n_iter_no_change=12)
+PATIENT = StoppingRule(max_iter=300, tol=0.0, n_iter_no_change=20)
 
 
 def test_soft_threshold_is_found():
