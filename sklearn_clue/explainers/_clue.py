@@ -21,6 +21,7 @@ from sklearn_clue._validation import (
 )
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found
 from sklearn_clue.explainers._search import (
+    L1Distance,
     StoppingRule,
     adam,
     evaluate,
@@ -134,10 +135,8 @@ class ClueSearch:
                 prediction[row[searches]],
             )
 
-        def distance(x, searches):
-            return (x - x0[row[searches]]).abs().sum(1)
-
-        starts = self._first_points(decode, uncertainty, distance, start)
+        anchor = x0[row]
+        starts = self._first_points(decode, uncertainty, L1Distance(anchor), start)
         # Each search may also start where the one with the next smaller weight ended,
         # as along the path of a lasso: most of the way is behind it then.
         found, before = [None] * len(self.distance_weights), []
@@ -145,14 +144,10 @@ class ClueSearch:
             # Table 5 lists λ_x · d, so divide: the weight must not grow with the
             # number of columns.
             weight = float(self.distance_weights[position]) / x0.shape[1]
-
-            def weighted(x, searches, weight=weight):
-                return weight * distance(x, searches)
-
             result = minimise_rows(
                 decode,
                 uncertainty,
-                weighted,
+                L1Distance(anchor, weight),
                 starts + before,
                 learning_rate=self.learning_rate,
                 rule=self.rule,
@@ -180,7 +175,7 @@ class ClueSearch:
             there = distance(decode(start + look, everyone), everyone)
             z = torch.where((there < least)[:, None], start + look, z)
             least = torch.minimum(there, least)
-        z, _ = adam(decode, distance, z, everyone, N_NEAREST, self.learning_rate)
+        z, _ = adam(decode, distance, 0.0, z, everyone, N_NEAREST, self.learning_rate)
         # Starts with noise are there to end elsewhere.
         is_first = everyone % self.n_starts == 0
         z = torch.where(is_first[:, None], z, start)

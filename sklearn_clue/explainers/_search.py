@@ -1,7 +1,7 @@
 """Minimise a function of each row on its own, with Adam; knows no model.
 
-The function is a sum of two: a costly one, of which each value counts, and a cheap one.
-In CLUE these are the uncertainty by a hundred networks and the distance by none.
+The function is a sum of two: a costly one, each value of which counts, and a distance.
+In CLUE the costly one is the uncertainty by a hundred networks.
 """
 
 from dataclasses import dataclass
@@ -101,6 +101,43 @@ class Point(NamedTuple):
             mine[rows] = theirs
 
 
+# A coordinate this close to where it would like to be (in standard deviations) is there:
+# steps that are longer would only take it to the other side and back.
+AT_HOME = 1e-3
+
+
+class L1Distance:
+    """Weighted l1 distance of the point of each row from one of its own.
+
+    Parameters
+    ----------
+    anchor : Tensor of shape (n_rows, n_encoded)
+        Where each row would like to be.
+
+    weight : float
+        What a unit of distance costs.
+    """
+
+    def __init__(self, anchor, weight=1.0):
+        self.anchor = anchor
+        self.weight = weight
+
+    def __call__(self, x, rows):
+        """Give the distance of the points x of some rows."""
+        return self.weight * (x - self.anchor[rows]).abs().sum(1)
+
+    def gradient(self, x, rows, slope):
+        """Gradient of the distance plus a linear function with a given slope.
+
+        At the kink it is the subgradient of least length: a coordinate that is where
+        it would like to be stays there unless the slope outweighs the distance.
+        """
+        gap = x - self.anchor[rows]
+        excess = slope.sign() * (slope.abs() - self.weight).clamp_min(0)
+        is_home = gap.abs() < AT_HOME
+        return torch.where(is_home, excess, slope + self.weight * gap.sign())
+
+
 class SearchResult(NamedTuple):
     """What a search has found, per row."""
 
@@ -132,11 +169,11 @@ WORTH_ASKING = 0.2
 ROUNDING = 1e-7
 
 
-def minimise_rows(decode, costly, cheap, starts, *, learning_rate=0.1, rule=None):
-    """Minimise `costly(decode(z)) + cheap(decode(z))`, every row on its own.
+def minimise_rows(decode, costly, distance, starts, *, learning_rate=0.1, rule=None):
+    """Minimise `costly(decode(z)) + distance(decode(z))`, every row on its own.
 
     In each step the costly function is replaced by its tangent at the best point so
-    far. Adam then minimises the tangent plus the cheap function, and the proposal it
+    far. Adam then minimises the tangent plus the distance, and the proposal it
     arrives at is valued. A better one is the next point to start from, and the next
     proposal may go farther; after a worse one it stays nearer. The objective never
     rises.
@@ -151,9 +188,11 @@ def minimise_rows(decode, costly, cheap, starts, *, learning_rate=0.1, rule=None
         `decode(z, rows)` maps latents of shape (n_active, n_latent), which belong to
         the rows of the given numbers, to points x of shape (n_active, n_encoded).
 
-    costly, cheap : callable
-        `costly(x, rows)` and `cheap(x, rows)` give values of shape (n_active,). All
-        three are differentiable.
+    costly : callable
+        `costly(x, rows)` gives values of shape (n_active,). Both are differentiable.
+
+    distance : L1Distance
+        The other part of the objective.
 
     starts : sequence of Point
         Where to start: each row at the best of its points. The first of them is the
@@ -173,11 +212,11 @@ def minimise_rows(decode, costly, cheap, starts, *, learning_rate=0.1, rule=None
     rule = StoppingRule() if rule is None else rule
     active = torch.arange(len(starts[0].z), device=starts[0].z.device)
     best = Point(*(part.clone() for part in starts[0]))
-    value = best.costly + cheap(best.x, active)
+    value = best.costly + distance(best.x, active)
     state = rule.begin(value.clone())
     path_z, path_value = [best.z.clone()], [value.clone()]
     for start in starts[1:]:
-        value_there = start.costly + cheap(start.x, active)
+        value_there = start.costly + distance(start.x, active)
         is_better = value_there < value
         best.replace(is_better, start.keep(is_better))
         value = torch.where(is_better, value_there, value)
@@ -193,18 +232,16 @@ def minimise_rows(decode, costly, cheap, starts, *, learning_rate=0.1, rule=None
     is_last = rule.max_iter == 0
     while len(active) and not is_last:
         here = best.keep(active)
-
-        def tangent(x, rows, here=here):
-            return (here.slope * (x - here.x)).sum(1) + cheap(x, rows)
-
-        z, gain = adam(decode, tangent, here.z, active, N_INNER, reach[active])
+        z, gain = adam(
+            decode, distance, here.slope, here.z, active, N_INNER, reach[active]
+        )
         n_iter[active] += 1
         # Where not even the tangent promises much there is nothing to ask about: the
         # step is a small one.
         is_asked = gain > (WORTH_ASKING * rule.tol + ROUNDING) * state.first.abs()
         asked = active[is_asked]
         proposal = evaluate(decode, costly, z[is_asked], asked)
-        proposed = proposal.costly + cheap(proposal.x, asked)
+        proposed = proposal.costly + distance(proposal.x, asked)
         path_z.append(_spread(proposal.z, asked, best.z))
         path_value.append(_spread(proposed, asked, value))
         # A value that is no number is never better.
@@ -271,13 +308,16 @@ def evaluate(decode, costly, z, rows, *, with_slope=True):
     return Point(z, x, costs.detach(), slope.nan_to_num(0.0, 0.0, 0.0))
 
 
-def adam(decode, function, z, rows, n_steps, learning_rate):
-    """Take steps of Adam on `function(decode(z))`, every row on its own.
+def adam(decode, distance, slope, z, rows, n_steps, learning_rate):
+    """Take steps of Adam on a distance plus a linear function, every row on its own.
 
     Parameters
     ----------
-    decode, function : callable
-        As in `minimise_rows`; the values of the function alone are minimised.
+    decode, distance : callable, L1Distance
+        As in `minimise_rows`.
+
+    slope : Tensor of shape (n_rows, n_encoded), or 0.0
+        Slope of the linear function of the decoded point.
 
     z : Tensor of shape (n_rows, n_latent)
         Where to start.
@@ -300,19 +340,24 @@ def adam(decode, function, z, rows, n_steps, learning_rate):
         By how much the function is lower there than at the start.
     """
     first_moment, second_moment = torch.zeros_like(z), torch.zeros_like(z)
-    best, least = z, None
+    best = z
     for step in range(1, n_steps + 2):
         z = z.detach().requires_grad_()
         with torch.enable_grad():
-            value = function(decode(z, rows), rows)
-        if least is None:
-            first = least = value.detach()
-        is_better = value.detach() < least
+            there = decode(z, rows)
+        x = there.detach()
+        if step == 1:
+            slope = torch.zeros_like(x) + slope
+            origin = x
+        value = (slope * (x - origin)).sum(1) + distance(x, rows)
+        if step == 1:
+            first = least = value
+        is_better = value < least
         best = torch.where(is_better[:, None], z.detach(), best)
-        least = torch.where(is_better, value.detach(), least)
+        least = torch.where(is_better, value, least)
         if step > n_steps:
             return best, first - least
-        (gradient,) = torch.autograd.grad(value.sum(), z)
+        (gradient,) = torch.autograd.grad(there, z, distance.gradient(x, rows, slope))
         gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
         # Kingma and Ba (2015), Algorithm 1 with its default decay rates. torch's own
         # Adam knows no step size per row.

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from sklearn_clue.explainers._search import (
+    L1Distance,
     Point,
     StoppingRule,
     adam,
@@ -35,10 +36,7 @@ def bowl_problem(n_rows=7, n_latent=3, weight=0.6, seed=0):
     def costly(x, rows):
         return 0.5 * (x - center[rows]).square().sum(1)
 
-    def cheap(x, rows):
-        return weight * x.abs().sum(1)
-
-    return center, costly, cheap
+    return center, costly, L1Distance(torch.zeros_like(center), weight)
 
 
 PATIENT = StoppingRule(max_iter=300, tol=0.0, n_iter_no_change=20)
@@ -61,7 +59,7 @@ def test_minimum_through_a_decoder():
 
     result = run(
         lambda x, rows: (x - 2).square().sum(1),
-        lambda x, rows: 0 * x.sum(1),
+        L1Distance(torch.zeros(4, 1), 0.0),
         torch.ones(4, 1, dtype=torch.float64),
         decode=decode,
         rule=PATIENT,
@@ -92,7 +90,7 @@ def test_rows_are_independent():
     for row in (0, 13, 29):
         alone = run(
             lambda x, rows, row=row: costly(x, rows + row),
-            lambda x, rows, row=row: cheap(x, rows + row),
+            L1Distance(cheap.anchor[row:], cheap.weight),
             start[row : row + 1],
         )
         torch.testing.assert_close(alone.best.z[0], together.best.z[row])
@@ -125,7 +123,8 @@ def test_values_that_are_no_numbers_are_never_taken():
     def costly(x, rows):
         return torch.where(x[:, 0] < 0.5, torch.nan, x[:, 0])
 
-    result = run(costly, lambda x, rows: 0 * x[:, 0], torch.ones(3, 1).double())
+    nowhere = L1Distance(torch.zeros(3, 1), 0.0)
+    result = run(costly, nowhere, torch.ones(3, 1).double())
     assert result.value.isfinite().all()
     assert (result.best.x >= 0.5).all()
 
@@ -137,34 +136,54 @@ def test_what_the_tangent_cannot_improve_is_not_asked_about():
         n_asked.append(len(x))
         return 0 * x[:, 0]
 
-    # At the optimum of the cheap part, and the costly one is flat.
-    result = run(costly, lambda x, rows: x.abs().sum(1), torch.zeros(5, 2).double())
+    # At the optimum of the distance, and the costly function is flat.
+    at_home = torch.zeros(5, 2, dtype=torch.float64)
+    result = run(costly, L1Distance(at_home), at_home)
     assert result.converged.all()
     assert sum(n_asked) == 5  # the start alone
 
 
 def test_adam_matches_torch():
-    target = torch.tensor([[1.0, -2.0], [0.5, 3.0]], dtype=torch.float64)
+    slope = torch.tensor([[1.0, -2.0], [0.5, 3.0]], dtype=torch.float64)
+    anchor = torch.tensor([[1.0, 1.0], [-3.0, -2.0]], dtype=torch.float64)
+    rows = torch.arange(2)
 
-    def function(x, rows):
-        return (x - target[rows]).square().sum(1)
+    def decode(z, rows):
+        return z.square() + z
 
-    z, gain = adam(identity, function, torch.zeros(2, 2).double(), [0, 1], 7, 0.1)
-    weights = torch.zeros(2, 2, dtype=torch.float64, requires_grad=True)
+    def function(z):
+        x = decode(z, rows)
+        return (slope * x).sum(1) + 0.7 * (x - anchor).abs().sum(1)
+
+    start = torch.full((2, 2), 0.3, dtype=torch.float64)
+    weights = start.clone().requires_grad_()
     optimizer = torch.optim.Adam([weights], lr=0.1)
+    steps = [start]
     for _ in range(7):
         optimizer.zero_grad()
-        function(weights, [0, 1]).sum().backward()
+        function(weights).sum().backward()
         optimizer.step()
-    torch.testing.assert_close(z, weights.detach())
-    torch.testing.assert_close(
-        gain, function(torch.zeros(2, 2), [0, 1]) - function(z, [0, 1])
-    )
+        steps.append(weights.detach().clone())
+    values = torch.stack([function(step) for step in steps])
+    best = values.argmin(0)
+    z, gain = adam(decode, L1Distance(anchor, 0.7), slope, start, rows, 7, 0.1)
+    torch.testing.assert_close(z, torch.stack(steps)[best, rows])
+    torch.testing.assert_close(gain, values[0] - values.min(0).values)
+    assert (gain > 0).all()
 
 
 def test_adam_returns_its_best_step():
-    z, gain = adam(identity, lambda x, rows: x.abs().sum(1), torch.zeros(3, 2), 0, 5, 1)
-    assert torch.equal(z, torch.zeros(3, 2)) and torch.equal(gain, torch.zeros(3))
+    home = torch.zeros(3, 2)
+    z, gain = adam(identity, L1Distance(home), 0.0, home, torch.arange(3), 5, 1.0)
+    assert torch.equal(z, home) and torch.equal(gain, torch.zeros(3))
+
+
+def test_coordinates_at_home_stay_unless_the_slope_outweighs_the_distance():
+    distance = L1Distance(torch.zeros(1, 4), 1.0)
+    x = torch.tensor([[0.0, 0.0, 2.0, -2.0]])
+    slope = torch.tensor([[0.9, -1.5, 0.2, 0.2]])
+    gradient = distance.gradient(x, torch.tensor([0]), slope)
+    torch.testing.assert_close(gradient, torch.tensor([[0.0, -0.5, 1.2, -0.8]]))
 
 
 def watch(rule, values):
