@@ -419,14 +419,21 @@ def bench_quality(names, folder, with_cv):
 
 
 def plain_entropy(predictor):
-    """Entropy of the mean of all networks, as anyone would write it."""
+    """Entropy of the mean of all networks, as anyone would write it.
+
+    One network after the other: here that is faster than batched products.
+    """
     coefs = [torch.as_tensor(coef) for coef in predictor.coefs_]
-    intercepts = [torch.as_tensor(bias)[:, None] for bias in predictor.intercepts_]
+    intercepts = [torch.as_tensor(intercept) for intercept in predictor.intercepts_]
+    networks = list(zip(*coefs, *intercepts, strict=True))
 
     def entropy(x):
-        h = torch.relu(x @ coefs[0] + intercepts[0])
-        h = torch.relu(h @ coefs[1] + intercepts[1]) + h
-        proba = (h @ coefs[2] + intercepts[2]).softmax(-1).mean(0)
+        total = 0
+        for w1, w2, w3, b1, b2, b3 in networks:
+            h = torch.relu(x @ w1 + b1)
+            h = torch.relu(h @ w2 + b2) + h
+            total = total + (h @ w3 + b3).softmax(-1)
+        proba = total / len(networks)
         return -torch.xlogy(proba, proba).sum(1)
 
     return entropy
