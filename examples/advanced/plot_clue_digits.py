@@ -3,9 +3,9 @@ What would make a digit readable
 ================================
 
 Some handwritten digits leave a classifier torn between two or three readings. This
-example explains the ten worst of them by :class:`~sklearn_clue.CLUEExplainer`, and finds
-that changing a stroke or two turns each into a digit that the classifier is much surer
-about, though often another digit than the writer meant.
+example explains the ten worst of them by :class:`~sklearn_clue.CLUEExplainer`. It
+finds that changing a stroke or two turns each into a digit that the classifier is much
+surer about, though often another digit than the writer meant.
 """
 
 # %%
