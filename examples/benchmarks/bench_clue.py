@@ -6,7 +6,7 @@ uncertainty must fall for 95 % of the rows at λ = 0.1, the objective must end b
 that of the start for 95 % at the paper's λ, every row must be valid and keep its
 constraints, and the mean objective must not be above that of the authors' procedure.
 
-`--cv` adds the λ that `CLUEExplainerCV` chooses, which fits the models eight times.
+`--cv` adds the λ that `CLUEExplainerCV` chooses, which fits the models to each fold.
 `--speed` checks that `explain` is four times as fast as a plain loop and not worse,
 that its cost is linear in the rows, that 10 000 rows take less than 1 GB, and that
 ten values of λ cost at most six explanations. `--models FOLDER` keeps the fitted
