@@ -36,7 +36,9 @@ print(f"entropy of the median test digit: {np.median(entropy):.2f} nats")
 # %%
 # The latent space of a variational autoencoder knows what digits look like. Each digit
 # is explained from ten starts in it, since one search can end in a place that is
-# neither one digit nor the other; the best is shown.
+# neither one digit nor the other; the best is shown. The weight and the noise were
+# chosen with these ten digits in view. With a single start and the paper's weight of 25
+# for images, the mean entropy falls to 1.0 only, and that of two digits does not fall.
 
 clue = CLUEExplainer(
     FrozenEstimator(classifier),
