@@ -311,8 +311,8 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         """Explain rows with several weights of the distance, in one search.
 
         Like the path of a lasso: from the smallest weight up, each search may start
-        from the end of the one before. Ten weights cost about as much as five calls of
-        :meth:`explain`, and their objectives are as low or lower.
+        from the end of the one before. That costs less than separate calls of
+        :meth:`explain`, and their objectives are as low or lower on average.
 
         Parameters
         ----------

@@ -101,8 +101,8 @@ class Point(NamedTuple):
             mine[rows] = theirs
 
 
-# A coordinate this close to where it would like to be (in standard deviations) is there:
-# steps that are longer would only take it to the other side and back.
+# A coordinate this close to where it would like to be, in standard deviations, has
+# arrived: longer steps would only take it to the other side and back.
 AT_HOME = 1e-3
 
 
@@ -240,17 +240,19 @@ def minimise_rows(decode, costly, distance, starts, *, learning_rate=0.1, rule=N
         # step is a small one.
         is_asked = gain > (WORTH_ASKING * rule.tol + ROUNDING) * state.first.abs()
         asked = active[is_asked]
-        proposal = evaluate(decode, costly, z[is_asked], asked)
-        proposed = proposal.costly + distance(proposal.x, asked)
-        path_z.append(_spread(proposal.z, asked, best.z))
-        path_value.append(_spread(proposed, asked, value))
-        # A value that is no number is never better.
-        is_better = value[asked] - proposed > ROUNDING * value[asked].abs()
-        better = asked[is_better]
-        best.replace(better, proposal.keep(is_better))
-        value[better] = proposed[is_better]
+        path_z.append(torch.full_like(best.z, torch.nan))
+        path_value.append(torch.full_like(value, torch.nan))
         factor = torch.full_like(value, SHRINK)
-        factor[better] = GROW
+        if len(asked):
+            proposal = evaluate(decode, costly, z[is_asked], asked)
+            proposed = proposal.costly + distance(proposal.x, asked)
+            path_z[-1][asked], path_value[-1][asked] = proposal.z, proposed
+            # A value that is no number is never better.
+            is_better = value[asked] - proposed > ROUNDING * value[asked].abs()
+            better = asked[is_better]
+            best.replace(better, proposal.keep(is_better))
+            value[better] = proposed[is_better]
+            factor[better] = GROW
         reach *= factor[:, None]
 
         state, is_at_rest, is_last = rule.update(state, value[active])
@@ -265,11 +267,6 @@ def minimise_rows(decode, costly, distance, starts, *, learning_rate=0.1, rule=N
         torch.stack(path_z, 1),
         torch.stack(path_value, 1),
     )
-
-
-def _spread(values, rows, like):
-    """Values of some rows in their places, NaN elsewhere."""
-    return torch.full_like(like, torch.nan).index_copy(0, rows, values)
 
 
 def evaluate(decode, costly, z, rows, *, with_slope=True):
