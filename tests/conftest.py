@@ -9,6 +9,9 @@ import pytest
 
 from sklearn_clue import datasets
 
+# They hold no tests, and share a name that doctests must not import twice.
+collect_ignore_glob = ["*/conftest.py"]
+
 os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn in memory
 
 

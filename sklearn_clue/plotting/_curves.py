@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from numbers import Integral
 
 import numpy as np
 import pandas as pd
@@ -175,8 +176,9 @@ class LatentPathDisplay:
         parts = explainer.latent_uncertainty(origin + plane @ axes)
         uncertainty = np.asarray(getattr(parts, kind)).reshape(len(grid_y), -1)
         label = _measure_label(chosen, kind)
-        name = chosen.to_dict()["rows"][0]["row"]
-        title = f"row {name}" if isinstance(name, int) else str(name)
+        # Of the whole explanation: a slice counts from zero again.
+        name = explanation._labels[row]
+        title = f"row {name}" if isinstance(name, Integral) else str(name)
         return cls(
             path, best, grid_x, grid_y, uncertainty, (*labels, label), title
         ).plot(ax=ax)
