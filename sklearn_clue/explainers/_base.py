@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length, check_random_state, get_tags
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -37,6 +38,7 @@ from sklearn_clue.explainers._space import (
     PixelScaler,
     check_same_space,
     peel,
+    read_constraints,
 )
 from sklearn_clue.explanation import Explanation, SearchPath
 from sklearn_clue.uncertainty import Uncertainty, as_provider
@@ -106,9 +108,13 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
                 "None."
             )
         self.is_classification_ = _is_classification(estimator, y)
+        if not isinstance(_thawed(estimator), Pipeline):
+            # Before long work. Steps of a pipeline may rename columns.
+            names = getattr(X, "columns", [f"x{i}" for i in range(X.shape[1])])
+            read_constraints(names, self.immutable_features, self.feature_ranges)
 
-        fit_part = check_memory(self.memory).cache(_fit_part, ignore=["verbose"])
-        self.estimator_ = fit_part(estimator, X, y, params["estimator"], self.verbose)
+        fit_part = check_memory(self.memory).cache(_fit_part)
+        self.estimator_ = fit_part(estimator, X, y, params["estimator"])
         if self.is_classification_:
             self.classes_ = _classes(self.estimator_, y)
         elif "classes_" in vars(self):
@@ -132,9 +138,7 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
                     else FrozenEstimator(_thawed(encoder))
                 )
             inputs = space.to_inputs(X)
-            generator = fit_part(
-                generator, inputs, None, params["generator"], self.verbose
-            )
+            generator = fit_part(generator, inputs, None, params["generator"])
             self.generator_ = _thawed(generator)
             check_same_space(space, self.generator_)
             self.n_iter_ = self.generator_.n_iter_
@@ -541,9 +545,9 @@ def _see_pixels(estimator):
     return estimator
 
 
-def _fit_part(part, X, y, params, verbose):
+def _fit_part(part, X, y, params):
     if isinstance(part, list):
-        return [_fit_part(member, X, y, params, verbose) for member in part]
+        return [_fit_part(member, X, y, params) for member in part]
     if _is_fitted_already(part):
         return part
     return clone(part).fit(_as_the_part_wants(part, X), y, **params)

@@ -253,31 +253,18 @@ class EncodedSpace:
 
     def _read_constraints(self, immutable_features, feature_ranges):
         """Turn names into positions, after a look at what they allow."""
-        if isinstance(immutable_features, str):
-            immutable_features = [immutable_features]
-        immutable_features = () if immutable_features is None else immutable_features
-        self._immutable = [
-            self._position(name, "immutable_features") for name in immutable_features
-        ]
-        self._ranges = {}
-        for name, allowed in (feature_ranges or {}).items():
-            position = self._position(name, "feature_ranges")
+        names = self.display_schema.names
+        self._immutable, self._ranges = read_constraints(
+            names, immutable_features, feature_ranges
+        )
+        for position in self._ranges:
             if self.display_schema.columns[position].kind != "number":
                 raise ValueError(
-                    f"feature_ranges holds {name!r}, which is a category. Ranges are "
-                    "for numbers; list it in immutable_features to keep its value."
+                    f"feature_ranges holds {names[position]!r}, which is a category. "
+                    "Ranges are for numbers; list it in immutable_features to keep "
+                    "its value."
                 )
-            if isinstance(allowed, str):
-                is_valid = allowed in ("increase", "decrease")
-            else:
-                is_valid = np.shape(allowed) == (2,) and allowed[0] <= allowed[1]
-            if not is_valid:
-                raise ValueError(
-                    f"feature_ranges[{name!r}] must be a pair (low, high), "
-                    f"'increase' or 'decrease', got {allowed!r}."
-                )
-            self._ranges[position] = allowed
-        n_inputs, n_columns = len(self.schema), len(self.display_schema)
+        n_inputs, n_columns = len(self.schema), len(names)
         if (self._immutable or self._ranges) and n_inputs != n_columns:
             raise ValueError(
                 f"The steps before the predictor turn {n_columns} columns into "
@@ -285,18 +272,6 @@ class EncodedSpace:
                 "searching. Leave out immutable_features and feature_ranges, or the "
                 "steps that mix columns."
             )
-
-    def _position(self, name, parameter):
-        names = list(self.display_schema.names)
-        if name in names:
-            return names.index(name)
-        # The columns of an array have no names but positions.
-        if isinstance(name, Integral) and 0 <= name < len(names):
-            return int(name)
-        raise ValueError(
-            f"{parameter} names {name!r}, which is not a column of X. The columns "
-            f"are: {', '.join(map(repr, names[:20]))}."
-        )
 
     def limits(self, X, x0):
         """Bounds of encoded rows, from the constraints and the rows they start from.
@@ -363,6 +338,59 @@ class EncodedSpace:
         for position in self._immutable:
             rows = _with_column(rows, position, _column(X, position))
         return rows
+
+
+def read_constraints(names, immutable_features, feature_ranges):
+    """Check constraints by themselves, and find their columns.
+
+    Parameters
+    ----------
+    names : sequence
+        The columns, as explanations show them.
+
+    immutable_features, feature_ranges : see `CLUEExplainer`
+        The constraints.
+
+    Returns
+    -------
+    immutable : list of int
+        Positions of the columns that keep their value.
+
+    ranges : dict of int to pair or str
+        What the others may become, by position.
+    """
+    if isinstance(immutable_features, str):
+        immutable_features = [immutable_features]
+    immutable = [
+        _position(names, name, "immutable_features")
+        for name in (() if immutable_features is None else immutable_features)
+    ]
+    ranges = {}
+    for name, allowed in (feature_ranges or {}).items():
+        if isinstance(allowed, str):
+            is_valid = allowed in ("increase", "decrease")
+        else:
+            is_valid = np.shape(allowed) == (2,) and allowed[0] <= allowed[1]
+        if not is_valid:
+            raise ValueError(
+                f"feature_ranges[{name!r}] must be a pair (low, high), 'increase' or "
+                f"'decrease', got {allowed!r}."
+            )
+        ranges[_position(names, name, "feature_ranges")] = allowed
+    return immutable, ranges
+
+
+def _position(names, name, parameter):
+    names = list(names)
+    if name in names:
+        return names.index(name)
+    # The columns of an array have no names but positions.
+    if isinstance(name, Integral) and 0 <= name < len(names):
+        return int(name)
+    raise ValueError(
+        f"{parameter} names {name!r}, which is not a column of X. The columns are: "
+        f"{', '.join(map(repr, names[:20]))}."
+    )
 
 
 # Generators ------------------------------------------------------------------------
