@@ -62,7 +62,7 @@ def attribute(clue, X_train, rows):
     # SHAP compares with reference rows; a few typical ones keep it quick.
     reference = shap.kmeans(X_train, 10)
     kernel = shap.KernelExplainer(entropy, reference)
-    by_shap = kernel.shap_values(rows.to_numpy(), nsamples=150, silent=True)
+    by_shap = kernel.shap_values(rows.to_numpy(), nsamples=200, silent=True)
 
     lime = LimeTabularExplainer(
         X_train.to_numpy(),
@@ -74,7 +74,7 @@ def attribute(clue, X_train, rows):
     by_lime = np.zeros(rows.shape)
     for weights, row in zip(by_lime, rows.to_numpy(), strict=True):
         told = lime.explain_instance(
-            row, entropy, num_features=rows.shape[1], num_samples=500
+            row, entropy, num_features=rows.shape[1], num_samples=1000
         )
         for position, weight in next(iter(told.as_map().values())):
             weights[position] = weight
