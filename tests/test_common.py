@@ -12,7 +12,9 @@ from sklearn_clue import (
     BayesianMLPRegressor,
     CLUEExplainer,
     CLUEExplainerCV,
+    LocalSensitivityExplainer,
     TabularEncoder,
+    UFIDOExplainer,
     VAEACImputer,
     VAEEncoder,
 )
@@ -22,13 +24,17 @@ from sklearn_clue.generative import TwoLevelVAEAC
 # small enough for a few hundred fits.
 TINY = {"hidden_layer_sizes": (10,), "n_draws": 8, "burn_in": 120, "thinning": 2}
 TINY_VAE = VAEEncoder(2, (5,), max_iter=2)
+TINY_VAEAC = VAEACImputer(2, (5,), max_iter=2)
 INSTANCES = [
     BayesianMLPClassifier(**TINY),
     BayesianMLPRegressor(**TINY),
     CLUEExplainer(LogisticRegression(), TINY_VAE),
     CLUEExplainer(BayesianMLPRegressor(**TINY), TINY_VAE),
     CLUEExplainerCV(LogisticRegression(), TINY_VAE, distance_weights=[1.0], cv=2),
+    LocalSensitivityExplainer(LogisticRegression()),
+    LocalSensitivityExplainer(BayesianMLPRegressor(**TINY)),
     TabularEncoder(),
+    UFIDOExplainer(LogisticRegression(), TINY_VAEAC),
     VAEACImputer(2, (10,), max_iter=5, n_draws=10),
     VAEACImputer(2, (10,), max_iter=5, n_draws=10, add_indicator=True),
     VAEEncoder(2, (10,), max_iter=5),
