@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array, check_consistent_length
 
 from sklearn_clue._validation import _safe_indexing, check_is_fitted
-from sklearn_clue.explainers._clue import _balance
+from sklearn_clue.explainers._clue import balance
 from sklearn_clue.explanation import knee_distances, knee_index
 from sklearn_clue.uncertainty import Uncertainty, peel
 
@@ -441,8 +441,7 @@ class _ExplanationScorers:
             COST: -relevance(explanation),
         }
         if explanation.distance_weight is not None:
-            n_encoded = explanation.encoded.shape[1]
-            scores["balance"] = float(_balance(explanation, n_encoded))
+            scores["balance"] = balance(explanation)
         return scores
 
     def __repr__(self):

@@ -36,6 +36,9 @@ from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
 N_LOOKS = 32
 N_NEAREST = 15
 
+# A row whose counterfactual is this close, in encoded space, has come back as it was.
+UNMOVED = 1e-6
+
 
 class ClueSearch:
     """Minimise uncertainty plus distance in latent space (Eq. 4), for many rows.
@@ -311,7 +314,8 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         The paper chooses λ such that uncertainty and distance are of similar size
         (Sec. 3). This is 0 where their means over the rejected rows of X are equal and
         -1 where one of them vanishes, so that a search over `distance_weight` finds
-        the balance.
+        the balance. A row that comes back as it was has no distance and counts as -1:
+        others with a large one cannot make up for it.
 
         Parameters
         ----------
@@ -325,7 +329,8 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         -------
         score : float
             `-|H - D| / (H + D)` of the mean uncertainty H and the mean weighted
-            distance D of the explanations.
+            distance D of the explanations that differ from their row, averaged with
+            the -1 of those that do not.
         """
         return float(self._scores(X, (self._trade_off_value(),))[0])
 
@@ -336,8 +341,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         if len(rejected):
             X = _safe_indexing(X, rejected)
         return [
-            _balance(explanation, self._space.schema.n_encoded)
-            for explanation in self._explain(X, distance_weights)
+            balance(explanation) for explanation in self._explain(X, distance_weights)
         ]
 
     def latent_uncertainty(self, Z):
@@ -406,12 +410,17 @@ def _take(value, rows, n_rows):
     return _safe_indexing(value, rows) if is_per_row else value
 
 
-def _balance(explanation, n_encoded):
+def balance(explanation):
     """Score of `CLUEExplainer.score` for one explanation."""
-    distance = explanation.distance_weight / n_encoded * explanation.distance.mean()
-    uncertainty = explanation.objective.mean() - distance
-    total = uncertainty + distance
-    return -abs(uncertainty - distance) / total if total > 0 else -1.0
+    has_moved = explanation.distance > UNMOVED
+    total = explanation.objective[has_moved].mean() if has_moved.any() else 0.0
+    if total <= 0:
+        return -1.0
+    weight = explanation.distance_weight / explanation.encoded.shape[1]
+    distance = weight * explanation.distance[has_moved].mean()
+    uncertainty = total - distance
+    share = has_moved.mean()
+    return float(-share * abs(uncertainty - distance) / total - (1 - share))
 
 
 class CLUEExplainer(_BaseCLUE):

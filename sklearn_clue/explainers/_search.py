@@ -172,11 +172,11 @@ ROUNDING = 1e-7
 def minimise_rows(decode, costly, distance, starts, *, learning_rate=0.1, rule=None):
     """Minimise `costly(decode(z)) + distance(decode(z))`, every row on its own.
 
-    In each step the costly function is replaced by its tangent at the best point so
-    far. Adam then minimises the tangent plus the distance, and the proposal it
-    arrives at is valued. A better one is the next point to start from, and the next
-    proposal may go farther; after a worse one it stays nearer. The objective never
-    rises.
+    In each step the costly function is replaced by a parabola at the best point so far:
+    its tangent, and the curvature that the last proposal has shown. Adam then minimises
+    the parabola plus the distance, and the proposal it arrives at is valued. A better
+    one is the next point to start from, and the next proposal may go farther; after a
+    worse one it stays nearer. The objective never rises.
 
     Rows share the cost of a step but nothing else: each has its own state of Adam and
     its own reach, stops by itself and leaves the batch, and its answer does not depend
@@ -229,14 +229,22 @@ def minimise_rows(decode, costly, distance, starts, *, learning_rate=0.1, rule=N
     n_iter = torch.zeros_like(active)
     converged = torch.zeros_like(active, dtype=torch.bool)
     reach = torch.full_like(best.z[:, :1], learning_rate)
+    curvature = torch.zeros_like(value)
     is_last = rule.max_iter == 0
     while len(active) and not is_last:
         here = best.keep(active)
         z, gain = adam(
-            decode, distance, here.slope, here.z, active, N_INNER, reach[active]
+            decode,
+            distance,
+            here.slope,
+            here.z,
+            active,
+            N_INNER,
+            reach[active],
+            curvature[active],
         )
         n_iter[active] += 1
-        # Where not even the tangent promises much there is nothing to ask about: the
+        # Where not even the parabola promises much there is nothing to ask about: the
         # step is a small one.
         is_asked = gain > (WORTH_ASKING * rule.tol + ROUNDING) * state.first.abs()
         asked = active[is_asked]
@@ -247,6 +255,7 @@ def minimise_rows(decode, costly, distance, starts, *, learning_rate=0.1, rule=N
             proposal = evaluate(decode, costly, z[is_asked], asked)
             proposed = proposal.costly + distance(proposal.x, asked)
             path_z[-1][asked], path_value[-1][asked] = proposal.z, proposed
+            curvature[asked] = curvature_between(here.keep(is_asked), proposal)
             # A value that is no number is never better.
             is_better = value[asked] - proposed > ROUNDING * value[asked].abs()
             better = asked[is_better]
@@ -305,8 +314,32 @@ def evaluate(decode, costly, z, rows, *, with_slope=True):
     return Point(z, x, costs.detach(), slope.nan_to_num(0.0, 0.0, 0.0))
 
 
-def adam(decode, distance, slope, z, rows, n_steps, learning_rate):
-    """Take steps of Adam on a distance plus a linear function, every row on its own.
+def curvature_between(here, there):
+    """Give the curvature of the parabola that meets the costly function at two points.
+
+    Its slope is that of the first point. A category that flips is a jump, which a
+    tangent promises again and again, however small the steps; a parabola that has met
+    the value behind the jump does not.
+
+    Parameters
+    ----------
+    here, there : Point
+        The points of each row.
+
+    Returns
+    -------
+    curvature : Tensor of shape (n_rows,)
+        Second derivative in all directions, at least zero. It is zero where the
+        points are the same, or a value is no number.
+    """
+    move = there.x - here.x
+    excess = there.costly - here.costly - (here.slope * move).sum(1)
+    curvature = 2 * excess / move.square().sum(1)
+    return curvature.nan_to_num(0.0, 0.0, 0.0).clamp_min(0)
+
+
+def adam(decode, distance, slope, z, rows, n_steps, learning_rate, curvature=0.0):
+    """Take steps of Adam on a distance plus a parabola, every row on its own.
 
     Parameters
     ----------
@@ -314,7 +347,7 @@ def adam(decode, distance, slope, z, rows, n_steps, learning_rate):
         As in `minimise_rows`.
 
     slope : Tensor of shape (n_rows, n_encoded), or 0.0
-        Slope of the linear function of the decoded point.
+        Slope of the parabola where it starts, in the decoded point.
 
     z : Tensor of shape (n_rows, n_latent)
         Where to start.
@@ -327,6 +360,9 @@ def adam(decode, distance, slope, z, rows, n_steps, learning_rate):
 
     learning_rate : Tensor of shape (n_rows, 1) or float
         Step size.
+
+    curvature : Tensor of shape (n_rows,) or float, default=0.0
+        Its second derivative in all directions.
 
     Returns
     -------
@@ -345,8 +381,11 @@ def adam(decode, distance, slope, z, rows, n_steps, learning_rate):
         x = there.detach()
         if step == 1:
             slope = torch.zeros_like(x) + slope
+            curvature = torch.zeros_like(x[:, 0]) + curvature
             origin = x
-        value = (slope * (x - origin)).sum(1) + distance(x, rows)
+        move = x - origin
+        value = (slope * move).sum(1) + curvature / 2 * move.square().sum(1)
+        value = value + distance(x, rows)
         if step == 1:
             first = least = value
         is_better = value < least
@@ -354,7 +393,8 @@ def adam(decode, distance, slope, z, rows, n_steps, learning_rate):
         least = torch.where(is_better, value, least)
         if step > n_steps:
             return best, first - least
-        (gradient,) = torch.autograd.grad(there, z, distance.gradient(x, rows, slope))
+        tilt = slope + curvature[:, None] * move
+        (gradient,) = torch.autograd.grad(there, z, distance.gradient(x, rows, tilt))
         gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
         # Kingma and Ba (2015), Algorithm 1 with its default decay rates. torch's own
         # Adam knows no step size per row.

@@ -1,6 +1,7 @@
 """CLUEExplainer: what users write, what they get, and what is never violated."""
 
 import warnings
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -27,6 +28,7 @@ from sklearn_clue import (
     VAEEncoder,
 )
 from sklearn_clue.exceptions import EncodingMismatchError, SearchConvergenceWarning
+from sklearn_clue.explainers._clue import balance
 from tests.explainers.conftest import classifier, make_table, regressor, vae
 
 
@@ -362,21 +364,37 @@ def test_threshold_rejects_about_the_asked_share_of_new_rows(name):
     assert abs(again.rejects(X_new).mean() - 0.1) < 0.002
 
 
-def test_memory_fits_each_part_once(tmp_path, table):
+N_FITS = {}
+
+
+class Counted:
+    def fit(self, *args, **params):
+        N_FITS[type(self)] = N_FITS.get(type(self), 0) + 1
+        return super().fit(*args, **params)
+
+
+class CountedModel(Counted, LogisticRegression):
+    pass
+
+
+class CountedVAE(Counted, VAEEncoder):
+    pass
+
+
+@pytest.mark.parametrize("with_memory", [True, False])
+def test_a_sweep_fits_each_part_once_per_fold(tmp_path, table, with_memory):
     X, y, _ = table
-    search = GridSearchCV(
-        CLUEExplainer(
-            LogisticRegression(), vae(), memory=str(tmp_path), random_state=0
-        ),
-        {"distance_weight": [0.1, 1.0, 10.0]},
-        cv=2,
-    ).fit(X[["age", "income"]], y)
-    # Two folds and the refit, each with an estimator and a generator.
-    stored = list(tmp_path.rglob("output.pkl"))
-    assert len(stored) == 3 * 2
-    assert (
-        search.best_estimator_.distance_weight == search.best_params_["distance_weight"]
-    )
+    N_FITS.clear()
+    weights = np.geomspace(0.1, 30, 8).tolist()
+    parts = CountedModel(), CountedVAE(2, (10,), max_iter=5)
+    if with_memory:
+        clue = CLUEExplainer(*parts, memory=str(tmp_path), random_state=0)
+        sweep = GridSearchCV(clue, {"distance_weight": weights}, cv=3)
+    else:
+        sweep = CLUEExplainerCV(*parts, distance_weights=weights, cv=3, random_state=0)
+    sweep.fit(X[["age", "income"]], y)
+    # Three folds, and all rows at the end.
+    assert N_FITS == {CountedModel: 4, CountedVAE: 4}
 
 
 def test_score_peaks_where_the_terms_balance(fitted, table):
@@ -390,6 +408,53 @@ def test_score_peaks_where_the_terms_balance(fitted, table):
         ratios.append(far / (explanation.objective.mean() - far))
     assert np.argmax(scores) == np.argmin(np.abs(np.log(ratios)))
     assert -1 <= min(scores) and max(scores) <= 0
+
+
+def test_rows_that_do_not_move_are_not_balanced():
+    def score(distance, objective):
+        return balance(
+            SimpleNamespace(
+                distance_weight=4.0,
+                distance=np.array(distance),
+                objective=np.array(objective),
+                encoded=np.zeros((len(distance), 8)),
+            )
+        )
+
+    # λ/d is ½: uncertainty and distance are 1 and 1, and 3 and 1.
+    assert score([2.0, 2.0], [2.0, 2.0]) == 0
+    assert score([2.0, 2.0], [4.0, 4.0]) == -0.5
+    assert score([0.0, 0.0], [1.0, 1.0]) == -1
+    # Half of the rows move and balance. One row goes so far that the means over all
+    # of them would balance.
+    assert score([0.0, 2.0], [1.0, 2.0]) == -0.5
+    assert score([0.0, 0.0, 6.0], [1.0, 1.0, 4.0]) == pytest.approx(-5 / 6)
+
+
+@pytest.mark.real_data
+def test_search_finds_the_balance_on_wine(fetch, tmp_path):
+    X, y = fetch("fetch_wine_quality", return_X_y=True)
+    X, y = X[::4], y[::4]
+    weights = np.geomspace(0.1, 100, 8)
+    search = GridSearchCV(
+        CLUEExplainer(regressor(), vae(), memory=str(tmp_path), random_state=0),
+        {"distance_weight": weights},
+        cv=2,
+    ).fit(X, y)
+    clue = search.best_estimator_
+    unsure = X[clue.rejects(X)]
+
+    low, high = np.log(weights[[0, -1]])
+    for _ in range(6):
+        middle = (low + high) / 2
+        clue.set_params(distance_weight=float(np.exp(middle)))
+        explanation = clue.explain(unsure)
+        far = clue.distance_weight / X.shape[1] * explanation.distance.mean()
+        is_too_far = far > explanation.objective.mean() - far
+        low, high = (low, middle) if is_too_far else (middle, high)
+    assert weights[0] < np.exp(low) and np.exp(high) < weights[-1]
+    step = np.log(weights[1] / weights[0])
+    assert abs(np.log(search.best_params_["distance_weight"]) - low) <= step
 
 
 def test_cross_validated_weight(table):

@@ -9,6 +9,7 @@ from sklearn_clue.explainers._search import (
     Point,
     StoppingRule,
     adam,
+    curvature_between,
     evaluate,
     minimise_rows,
 )
@@ -129,7 +130,7 @@ def test_values_that_are_no_numbers_are_never_taken():
     assert (result.best.x >= 0.5).all()
 
 
-def test_what_the_tangent_cannot_improve_is_not_asked_about():
+def test_what_the_parabola_cannot_improve_is_not_asked_about():
     n_asked = []
 
     def costly(x, rows):
@@ -143,9 +144,43 @@ def test_what_the_tangent_cannot_improve_is_not_asked_about():
     assert sum(n_asked) == 5  # the start alone
 
 
+def test_curvature_is_that_of_a_parabola():
+    rows = torch.arange(2)
+
+    def parabola(x, rows):
+        return x.sum(1) + torch.tensor([1.5, -2.0])[rows] * x.square().sum(1)
+
+    here, there = (
+        evaluate(identity, parabola, torch.full((2, 3), at).double(), rows)
+        for at in (1.0, -0.5)
+    )
+    curvature = curvature_between(here, there)
+    torch.testing.assert_close(curvature, torch.tensor([3.0, 0.0]).double())
+    assert torch.equal(curvature_between(here, here), torch.zeros(2).double())
+    nowhere = there._replace(costly=torch.full((2,), torch.nan).double())
+    assert torch.equal(curvature_between(here, nowhere), torch.zeros(2).double())
+
+
+def test_a_jump_is_not_promised_twice():
+    # The first coordinate is a category behind a hard threshold. By its slope, the
+    # flip is the best that can be done; it is not, and hides what the second offers.
+    def decode(z, rows):
+        hard = (z[:, :1] > 0.02).to(z) + z[:, :1] - z[:, :1].detach()
+        return torch.cat([hard, z[:, 1:]], 1)
+
+    def costly(x, rows):
+        return 4 * x[:, 0] * (x[:, 0] - 0.5) + 0.5 * (x[:, 1] - 1).square()
+
+    start = torch.zeros(3, 2).double()
+    result = run(costly, L1Distance(start, 0.1), start, decode=decode)
+    # The optimum of the second coordinate is 0.9, by soft threshold.
+    assert (result.best.x[:, 0] == 0).all() and (result.best.x[:, 1] > 0.5).all()
+
+
 def test_adam_matches_torch():
     slope = torch.tensor([[1.0, -2.0], [0.5, 3.0]], dtype=torch.float64)
     anchor = torch.tensor([[1.0, 1.0], [-3.0, -2.0]], dtype=torch.float64)
+    curvature = torch.tensor([0.0, 0.8], dtype=torch.float64)
     rows = torch.arange(2)
 
     def decode(z, rows):
@@ -153,7 +188,8 @@ def test_adam_matches_torch():
 
     def function(z):
         x = decode(z, rows)
-        return (slope * x).sum(1) + 0.7 * (x - anchor).abs().sum(1)
+        bend = curvature / 2 * (x - decode(start, rows)).square().sum(1)
+        return (slope * x).sum(1) + bend + 0.7 * (x - anchor).abs().sum(1)
 
     start = torch.full((2, 2), 0.3, dtype=torch.float64)
     weights = start.clone().requires_grad_()
@@ -166,7 +202,8 @@ def test_adam_matches_torch():
         steps.append(weights.detach().clone())
     values = torch.stack([function(step) for step in steps])
     best = values.argmin(0)
-    z, gain = adam(decode, L1Distance(anchor, 0.7), slope, start, rows, 7, 0.1)
+    distance = L1Distance(anchor, 0.7)
+    z, gain = adam(decode, distance, slope, start, rows, 7, 0.1, curvature)
     torch.testing.assert_close(z, torch.stack(steps)[best, rows])
     torch.testing.assert_close(gain, values[0] - values.min(0).values)
     assert (gain > 0).all()
