@@ -262,6 +262,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
     """What the explainer and its cross-validated form share."""
 
     _method = "CLUE"
+    _trade_off = "distance_weight"
 
     _parameter_constraints: dict = {
         **BaseUncertaintyExplainer._parameter_constraints,

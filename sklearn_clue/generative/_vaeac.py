@@ -99,6 +99,24 @@ class VAEAC(LatentModule):
         return self.decoder(torch.cat([z, observed * x, observed], -1))
 
     def impute(self, x, observed, n_draws=20):
+        expected = self._expected_draws(x, observed, n_draws).mean(1)
+        return observed * x + (1 - observed) * expected
+
+    def moments(self, x, observed, n_draws):
+        """Mean and variance of each column given what is observed.
+
+        Returns
+        -------
+        moments : Tensor of shape (n_rows, 2, n_encoded)
+            Variances are those of numbers: what the decoder leaves open, and how much
+            its means differ between latents.
+        """
+        expected = self._expected_draws(x, observed, n_draws)
+        variance = self.likelihood.variance() + expected.var(1, unbiased=False)
+        return torch.stack([expected.mean(1), variance], 1)
+
+    def _expected_draws(self, x, observed, n_draws):
+        """Expected rows for latents drawn given what is observed."""
         mean, std = (part.unsqueeze(1) for part in self.prior(x, observed))
         z = mean + std * even_noise(n_draws, self.latent_dim).to(x)
         x_draws, observed_draws = (
@@ -106,8 +124,7 @@ class VAEAC(LatentModule):
             for part in (x, observed)
         )
         outputs = self.outputs(z.flatten(0, 1), x_draws, observed_draws)
-        expected = self.likelihood.mean(outputs).unflatten(0, (len(x), n_draws)).mean(1)
-        return observed * x + (1 - observed) * expected
+        return self.likelihood.mean(outputs).unflatten(0, (len(x), n_draws))
 
     def complete(self, x, observed, generator):
         """Draw what is not observed."""
@@ -427,20 +444,56 @@ class VAEACImputer(BaseGenerative):
         proba : ndarray of shape (n_samples, n_categories)
             In the order of `schema_.column(feature).categories`.
         """
-        _, x, present = self._read(X)
-        names = self.schema_.names
-        if isinstance(feature, Integral) and feature not in names:
-            column = self.schema_.columns[feature]
-        else:
-            column = self.schema_.column(feature)
+        column, x, present = self._hide(X, feature)
         if column.kind != "category":
             raise ValueError(
                 f"Column {column.name!r} is a number. Only categories have "
-                "probabilities; draw numbers with sample."
+                "probabilities; ask number_moments, or draw numbers with sample."
             )
+        return self._expected(x, present)[:, column.block]
+
+    def number_moments(self, X, feature):
+        """Predict mean and standard deviation of a number from the other columns.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows, complete or not. Their values of the feature are not looked at.
+
+        feature : str or int
+            Name of the feature, or its position.
+
+        Returns
+        -------
+        mean, std : ndarray of shape (n_samples,)
+            Moments of the distribution that :meth:`sample` draws from, in the unit of
+            the feature.
+        """
+        column, x, present = self._hide(X, feature)
+        if column.kind != "number":
+            raise ValueError(
+                f"Column {column.name!r} is a category, which has no mean. Ask "
+                "category_proba for its probabilities."
+            )
+        moments = self._by_rows(
+            lambda module, x, present: module.moments(x, present, self.n_draws),
+            x,
+            present,
+            n_copies=self.n_draws,
+        )
+        mean, variance = moments[:, :, column.span[0]].T
+        return column.center + column.scale * mean, column.scale * np.sqrt(variance)
+
+    def _hide(self, X, feature):
+        """Find a column, and encode rows in which it is missing."""
+        _, x, present = self._read(X)
+        if isinstance(feature, Integral) and feature not in self.schema_.names:
+            column = self.schema_.columns[feature]
+        else:
+            column = self.schema_.column(feature)
         present = present.copy()
         present[:, column.block] = 0
-        return self._expected(x, present)[:, column.block]
+        return column, x, present
 
     def get_feature_names_out(self, input_features=None):
         """Get the names of the columns that `transform` returns.
