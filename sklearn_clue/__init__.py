@@ -2,7 +2,12 @@
 
 from sklearn_clue.bayesian import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_clue.encoding import TabularEncoder
-from sklearn_clue.explainers import CLUEExplainer, CLUEExplainerCV
+from sklearn_clue.explainers import (
+    CLUEExplainer,
+    CLUEExplainerCV,
+    LocalSensitivityExplainer,
+    UFIDOExplainer,
+)
 from sklearn_clue.explanation import Explanation
 from sklearn_clue.generative import VAEACImputer, VAEEncoder
 from sklearn_clue.uncertainty import Uncertainty
@@ -13,7 +18,9 @@ __all__ = [
     "CLUEExplainer",
     "CLUEExplainerCV",
     "Explanation",
+    "LocalSensitivityExplainer",
     "TabularEncoder",
+    "UFIDOExplainer",
     "Uncertainty",
     "VAEACImputer",
     "VAEEncoder",

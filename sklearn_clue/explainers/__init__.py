@@ -1,5 +1,12 @@
 """Explainers: why a model is unsure, and what would make it sure."""
 
 from sklearn_clue.explainers._clue import CLUEExplainer, CLUEExplainerCV
+from sklearn_clue.explainers._sensitivity import LocalSensitivityExplainer
+from sklearn_clue.explainers._ufido import UFIDOExplainer
 
-__all__ = ["CLUEExplainer", "CLUEExplainerCV"]
+__all__ = [
+    "CLUEExplainer",
+    "CLUEExplainerCV",
+    "LocalSensitivityExplainer",
+    "UFIDOExplainer",
+]

@@ -24,7 +24,10 @@ from sklearn.utils.validation import check_memory
 
 from sklearn_clue._torch import ROWS_PER_TILE, one_thread
 from sklearn_clue._validation import (
+    HasMethods,
     Interval,
+    StrOptions,
+    _fit_context,
     _routing_enabled,
     _safe_indexing,
     check_is_fitted,
@@ -37,11 +40,17 @@ from sklearn_clue.explainers._space import (
     EncodedSpace,
     PixelScaler,
     check_same_space,
-    peel,
     read_constraints,
 )
 from sklearn_clue.explanation import Explanation, SearchPath
-from sklearn_clue.uncertainty import Uncertainty, as_provider
+from sklearn_clue.uncertainty import (
+    Uncertainty,
+    as_provider,
+    peel,
+    target_of,
+    unit_of,
+    weights_of_parts,
+)
 
 # Candidates of a row this close to each other, in every position of encoded space
 # (standard deviations), tell the same story.
@@ -57,19 +66,27 @@ class Found(NamedTuple):
     x: np.ndarray  # (n_rows, n_candidates, n_encoded)
     n_iter: np.ndarray  # (n_rows, n_candidates)
     converged: np.ndarray  # (n_rows, n_candidates)
-    path_z: np.ndarray  # (n_rows, n_candidates, n_points, n_latent)
-    path_value: np.ndarray  # (n_rows, n_candidates, n_points)
-    reconstructed: np.ndarray | None  # (n_rows, n_encoded)
+    path_z: np.ndarray | None = None  # (n_rows, n_candidates, n_points, n_latent)
+    path_value: np.ndarray | None = None  # (n_rows, n_candidates, n_points)
+    reconstructed: np.ndarray | None = None  # (n_rows, n_encoded)
 
 
 class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
     """Fit a predictor and a generator, and explain why the predictor is unsure.
 
-    A subclass sets `_default_generator` and `_search`, which changes rows in encoded
-    space; everything around it happens here.
+    A subclass sets `_method`, its name; `_trade_off`, the name of the parameter that
+    trades the uncertainty explained for the size of the change; `_search`, which
+    changes rows in encoded space; `_objective`, which judges the result; and
+    `_default_generator` if it needs a generator. Everything around it happens here.
     """
 
+    _method: str
+    _trade_off: str
+
     _parameter_constraints: dict = {
+        "estimator": [HasMethods("fit"), torch.nn.Module, list, tuple, None],
+        "uncertainty": [StrOptions(set(Uncertainty._fields)), dict],
+        "memory": [str, HasMethods("cache"), None],
         "immutable_features": ["array-like", str, None],
         "feature_ranges": [dict, None],
         "rejection_rate": [Interval(Real, 0, 1, closed="both")],
@@ -83,6 +100,29 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
 
     # Fitting ----------------------------------------------------------------------
 
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y=None, **fit_params):
+        """Fit the estimator, and the generator if there is one.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Training rows.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Target values. May be None if the estimator is frozen.
+
+        **fit_params : dict
+            Metadata such as `sample_weight`: for the estimator, or routed as requested
+            if metadata routing is enabled.
+
+        Returns
+        -------
+        self : object
+            The fitted explainer.
+        """
+        return self._fit(X, y, fit_params)
+
     def _read(self, X, y):
         """Check rows and targets as far as they concern no part in particular."""
         X = self._check_rows(X, reset=True)
@@ -92,12 +132,14 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
         return X, y
 
     def _fit(self, X, y, fit_params):
+        weights_of_parts(self.uncertainty)
         X, y = self._read(X, y)
         params = self._route(fit_params)
         rng = check_random_state(self.random_state)
         estimator_seed, generator_seed = rng.randint(2**31 - 1, size=2)
         generator = self._seeded(self._resolve_generator(), generator_seed)
-        image_shape = getattr(_thawed(generator), "image_shape", None)
+        knows_images = self if generator is None else _thawed(generator)
+        image_shape = getattr(knows_images, "image_shape", None)
         estimator = self._resolve_estimator()
         if image_shape is not None:
             estimator = _see_pixels(estimator)
@@ -185,9 +227,12 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
         return _fresh(estimator)
 
     def _resolve_generator(self):
-        if self.generator is None:
-            return self._default_generator()
-        return _fresh(self.generator)
+        """A fresh copy of the generator; None for a method without one."""
+        generator = getattr(self, "generator", None)
+        return self._default_generator() if generator is None else _fresh(generator)
+
+    def _default_generator(self):
+        return None
 
     def _seeded(self, part, seed):
         """Fix what a part leaves to chance, if this explainer leaves nothing to it."""
@@ -339,35 +384,61 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
 
     def _judge_encoded(self, x):
         parts, prediction = _judge(self._provider, x)
-        unit = _unit(self._provider)
+        unit = unit_of(self._provider)
         return Uncertainty(*(unit * part for part in parts)), prediction
 
     def _in_words(self, prediction):
         """Class labels, or means in the unit of the target."""
         if self.is_classification_:
             return self.classes_[prediction.argmax(1)]
-        target = _target(self._provider)
+        target = target_of(self._provider)
         prediction = prediction * target.scale + target.center
         return prediction[:, 0] if prediction.shape[1] == 1 else prediction
 
     # Explaining -------------------------------------------------------------------
 
-    @abstractmethod
-    def _search(self, distance_weights):
-        """Give a picklable function from `(x0, limits)` to one `Found` per weight."""
+    def explain(self, X):
+        """Find, for each row, another one that the model is surer about.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to explain, of any length; those that :meth:`rejects` picks are the
+            ones worth explaining.
+
+        Returns
+        -------
+        explanation : Explanation
+            Counterfactuals in the units and the container of X, and what they did to
+            the uncertainty.
+        """
+        check_is_fitted(self, "estimator_")
+        self._validate_params()  # they may have been set since `fit`
+        return self._explain(X, (self._trade_off_value(),))[0]
+
+    def _trade_off_value(self):
+        return getattr(self, self._trade_off)
 
     @abstractmethod
-    def _objective(self, parts, prediction, distance, prediction_before, weight):
-        """Value that ranks candidates, from standardised parts; arrays in and out."""
+    def _search(self, trade_offs):
+        """Give a picklable function from `(x0, limits)` to one `Found` per value."""
 
-    def _explain(self, X, distance_weights=(None,)):
-        """Explain rows, once per weight of the distance."""
+    @abstractmethod
+    def _objective(self, judged, before, x, x0, trade_off):
+        """Give the value that ranks candidates; arrays in and out.
+
+        `judged` and `before` are pairs of standardised parts of the uncertainty and
+        predictions, for the encoded candidates x and the rows x0 they are for.
+        """
+
+    def _explain(self, X, trade_offs):
+        """Explain rows, once per value of the parameter `_trade_off`."""
         check_is_fitted(self, "estimator_")
         X = self._check_rows(X, reset=False)
         shown = self._space.display(X)
         x0 = self._space.encode(X)
         limits = self._space.limits(shown, x0)
-        search = self._search(distance_weights)
+        search = self._search(trade_offs)
         chunks = [
             slice(start, start + self.batch_size)
             for start in range(0, len(x0), self.batch_size)
@@ -382,27 +453,31 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
         if found[0].reconstructed is not None:
             reconstructed = self._judge_encoded(found[0].reconstructed)[0]
         explanations = []
-        for here, weight in zip(found, distance_weights, strict=True):
-            told = self._tell(shown, x0, before, reconstructed, here, weight)
+        for here, value in zip(found, trade_offs, strict=True):
+            told = self._tell(shown, x0, before, reconstructed, here, value)
             explanations.append(told)
         return explanations
 
-    def _tell(self, X, x0, before, reconstructed, found, weight):
+    def _tell(self, X, x0, before, reconstructed, found, trade_off):
         """Turn what was found in encoded space into an `Explanation`."""
         n_rows, n_candidates, n_encoded = found.x.shape
         repeats = np.repeat(np.arange(n_rows), n_candidates)
         # The user gets rows in the user's units. What is reported about them is
         # measured on those very rows, encoded again.
         rows = self._space.decode(
-            found.x.reshape(-1, n_encoded), _safe_indexing(X, repeats)
+            found.x.reshape(-1, n_encoded), _safe_indexing(X, repeats), x0[repeats]
         )
         x = self._space.encode_display(rows)
         parts, prediction = _judge(self._provider, x)
         distance = np.abs(x - x0[repeats]).sum(1)
         objective = self._objective(
-            parts, prediction, distance, before[1][repeats], weight
+            (parts, prediction),
+            (Uncertainty(*(part[repeats] for part in before[0])), before[1][repeats]),
+            x,
+            x0[repeats],
+            trade_off,
         )
-        unit = _unit(self._provider)
+        unit = unit_of(self._provider)
         details = pd.DataFrame(
             {
                 "row": repeats,
@@ -445,7 +520,7 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
             schema=self._space.display_schema,
             image_shape=self._image_shape,
             is_classification=self.is_classification_,
-            distance_weight=weight,
+            distance_weight=trade_off if self._trade_off == "distance_weight" else None,
             threshold=self.threshold_,
             method=self._method,
             note=self._space.note,
@@ -582,18 +657,6 @@ def _classes(estimator, y):
 # Numbers ---------------------------------------------------------------------------
 
 
-def _target(provider):
-    """Who knows the unit of the target."""
-    return getattr(provider, "target", provider)
-
-
-def _unit(provider):
-    """Factor from standardised uncertainty to the unit of the target."""
-    scale = np.atleast_1d(getattr(_target(provider), "scale", 1.0))
-    # Several outputs have several units; their joint spread stays standardised.
-    return float(scale[0]) if len(scale) == 1 else 1.0
-
-
 def _judge(provider, x, block=1024):
     """Ask a provider about many rows without gradients; arrays in and out."""
     answers = []
@@ -659,7 +722,7 @@ def _warn_unconverged(converged, explainer):
     n_open = int((~converged).sum())
     if n_open:
         warnings.warn(
-            f"The search of {n_open} of {len(converged)} rows was still going down "
+            f"The search of {n_open} of {len(converged)} rows had not come to rest "
             f"after max_iter={explainer.max_iter} steps. Their best step is returned; "
             "raise max_iter for a better one.",
             SearchConvergenceWarning,

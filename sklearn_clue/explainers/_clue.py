@@ -29,8 +29,7 @@ from sklearn_clue.explainers._search import (
 )
 from sklearn_clue.generative import VAEEncoder
 from sklearn_clue.generative._base import even_noise
-
-KINDS = ("total", "aleatoric", "epistemic")
+from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
 
 # Looks around the start, and steps of Adam towards the row itself, before the search
 # for a surer one.
@@ -239,11 +238,7 @@ class ClueObjective:
 
     def uncertainty(self, parts, prediction, prediction_before):
         """Weighted uncertainty, and how far the prediction has moved."""
-        value = sum(
-            weight * part
-            for weight, part in zip(self.weights, parts, strict=True)
-            if weight
-        )
+        value = weighted_sum(self.weights, parts)
         if self.prediction_weight:
             value = value + self.prediction_weight * self._shift(
                 prediction, prediction_before
@@ -266,15 +261,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
 
     _parameter_constraints: dict = {
         **BaseUncertaintyExplainer._parameter_constraints,
-        "estimator": [
-            HasMethods("fit"),
-            torch.nn.Module,
-            list,
-            tuple,
-            None,
-        ],
         "generator": [HasMethods("fit"), None],
-        "uncertainty": [StrOptions(set(KINDS)), dict],
         "prediction_weight": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "min_iter": [Interval(Integral, 0, None, closed="left")],
@@ -284,29 +271,10 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         "init": [StrOptions({"encode", "zeros"})],
         "init_noise": [Interval(Real, 0, None, closed="left")],
         "n_explanations": [Interval(Integral, 1, None, closed="left")],
-        "memory": [str, HasMethods("cache"), None],
     }
 
     def _default_generator(self):
         return VAEEncoder()
-
-    def explain(self, X):
-        """Find, for each row, the nearest one that the model is sure about.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows to explain, of any length; those that :meth:`rejects` picks are the
-            ones worth explaining.
-
-        Returns
-        -------
-        explanation : Explanation
-            Counterfactuals in the units and the container of X, and what they did to
-            the uncertainty.
-        """
-        check_is_fitted(self, "estimator_")
-        return self._explain(X, (self._distance_weight(),))[0]
 
     def explain_path(self, X, distance_weights):
         """Explain rows with several weights of the distance, in one search.
@@ -359,7 +327,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
             `-|H - D| / (H + D)` of the mean uncertainty H and the mean weighted
             distance D of the explanations.
         """
-        return float(self._scores(X, (self._distance_weight(),))[0])
+        return float(self._scores(X, (self._trade_off_value(),))[0])
 
     def _scores(self, X, distance_weights):
         check_is_fitted(self, "estimator_")
@@ -394,40 +362,31 @@ class _BaseCLUE(BaseUncertaintyExplainer):
 
     # Parts ------------------------------------------------------------------------
 
-    def _weights(self):
-        """Weights of total, aleatoric and epistemic uncertainty."""
-        if isinstance(self.uncertainty, str):
-            return [float(kind == self.uncertainty) for kind in KINDS]
-        unknown = set(self.uncertainty) - set(KINDS)
-        weights = [float(self.uncertainty.get(kind, 0.0)) for kind in KINDS]
-        if unknown or min(weights) < 0 or not any(weights):
-            raise ValueError(
-                "uncertainty must be 'total', 'aleatoric', 'epistemic', or a mapping "
-                "of some of them to weights that are at least 0 and not all 0, got "
-                f"{self.uncertainty!r}."
-            )
-        return weights
-
     def _clue_objective(self):
         return ClueObjective(
-            self._weights(), self.prediction_weight, self.is_classification_
+            weights_of_parts(self.uncertainty),
+            self.prediction_weight,
+            self.is_classification_,
         )
 
-    def _objective(self, parts, prediction, distance, prediction_before, weight):
-        tensors = [torch.as_tensor(part) for part in parts]
+    def _objective(self, judged, before, x, x0, trade_off):
+        parts, prediction = judged
         value = self._clue_objective().uncertainty(
-            tensors, torch.as_tensor(prediction), torch.as_tensor(prediction_before)
+            [torch.as_tensor(part) for part in parts],
+            torch.as_tensor(prediction),
+            torch.as_tensor(before[1]),
         )
-        return value.numpy() + weight / self._space.schema.n_encoded * distance
+        distance = np.abs(x - x0).sum(1)
+        return value.numpy() + trade_off / self._space.schema.n_encoded * distance
 
-    def _search(self, distance_weights):
+    def _search(self, trade_offs):
         is_image = self._image_shape is not None
         return ClueSearch(
             self._provider,
             copy.deepcopy(self.generator_.module_).to("cpu", DTYPE),
             None if is_image else self._space.schema,
             self._clue_objective(),
-            distance_weights=distance_weights,
+            distance_weights=trade_offs,
             rule=StoppingRule(
                 min_iter=self.min_iter,
                 max_iter=self.max_iter,
@@ -670,33 +629,6 @@ class CLUEExplainer(_BaseCLUE):
         self.random_state = random_state
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None, **fit_params):
-        """Fit the estimator and the generator.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Training rows.
-
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Target values. May be None if the estimator is frozen.
-
-        **fit_params : dict
-            Metadata such as `sample_weight`: for the estimator, or routed as requested
-            if metadata routing is enabled.
-
-        Returns
-        -------
-        self : object
-            The fitted explainer.
-        """
-        self._weights()
-        return self._fit(X, y, fit_params)
-
-    def _distance_weight(self):
-        return self.distance_weight
-
 
 class CLUEExplainerCV(_BaseCLUE):
     """CLUE with the weight of the distance chosen by cross-validation.
@@ -903,7 +835,6 @@ class CLUEExplainerCV(_BaseCLUE):
         self : object
             The fitted explainer.
         """
-        self._weights()
         weights = np.asarray(self.distance_weights, dtype=np.float64)
         if weights.ndim != 1 or not len(weights) or not (weights >= 0).all():
             raise ValueError(
@@ -933,5 +864,5 @@ class CLUEExplainerCV(_BaseCLUE):
         }
         return self._fit(X, y, fit_params)
 
-    def _distance_weight(self):
+    def _trade_off_value(self):
         return self.distance_weight_

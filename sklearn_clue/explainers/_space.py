@@ -12,12 +12,11 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 
 from sklearn_clue._validation import _safe_indexing, is_pandas_df, is_polars_df
 from sklearn_clue.encoding import ColumnSchema, FeatureSchema, TabularEncoder
 from sklearn_clue.exceptions import EncodingMismatchError
+from sklearn_clue.uncertainty import names_after
 
 
 class PixelScaler(TransformerMixin, BaseEstimator):
@@ -38,36 +37,6 @@ class PixelScaler(TransformerMixin, BaseEstimator):
         if self.dtype_.kind in "iu":
             return np.rint(255 * np.clip(X, 0, 1)).astype(self.dtype_)
         return X.astype(self.dtype_)
-
-
-def peel(estimator):
-    """Take off wrappers down to the model that predicts.
-
-    Parameters
-    ----------
-    estimator : object
-        A fitted estimator: possibly frozen, possibly a pipeline.
-
-    Returns
-    -------
-    steps : list of transformers
-        What comes before the model, in order.
-
-    model : object
-        The model itself.
-    """
-    steps = []
-    while isinstance(estimator, FrozenEstimator | Pipeline):
-        if isinstance(estimator, FrozenEstimator):
-            estimator = estimator.estimator
-            continue
-        steps += [
-            step
-            for _, step in estimator.steps[:-1]
-            if step is not None and not isinstance(step, str)
-        ]
-        estimator = estimator.steps[-1][1]
-    return steps, estimator
 
 
 class AffineInputs:
@@ -127,6 +96,7 @@ class EncodedSpace:
         self.is_invertible = self._inverses is not None
         self.schema = self._schema_of_inputs(inputs)
         self.display_schema = self._schema_of_display(X)
+        self.is_columnwise = self._works_by_column(X)
         self._read_constraints(immutable_features, feature_ranges)
 
     # From the user's rows to encoded space ----------------------------------------
@@ -155,7 +125,7 @@ class EncodedSpace:
         if self._has_names or not is_pandas_df(X):
             return inputs
         # The steps gave up the frame, but know the names of what they made.
-        names = _names_after(self.steps, X)
+        names = names_after(self.steps, list(X.columns))
         return pd.DataFrame(inputs, index=X.index, columns=names)
 
     @property
@@ -176,7 +146,7 @@ class EncodedSpace:
 
     # And back ---------------------------------------------------------------------
 
-    def decode(self, x, X):
+    def decode(self, x, X, x0):
         """Take encoded rows back to the user's units.
 
         Parameters
@@ -186,7 +156,10 @@ class EncodedSpace:
 
         X : {ndarray, DataFrame} with n_rows rows
             The rows they were made from, as `display` gives them: their container is
-            kept, and values that must not change are copied.
+            kept, and values that did not or must not change are copied.
+
+        x0 : ndarray of shape (n_rows, n_encoded)
+            The same rows, encoded.
 
         Returns
         -------
@@ -197,7 +170,39 @@ class EncodedSpace:
         if self.is_invertible:
             for inverse in reversed(self._inverses):
                 rows = rows if inverse is None else inverse(rows)
-        return self._respect_limits(_in_container_of(rows, X), X)
+        rows = _in_container_of(rows, X)
+        return self._respect_limits(self._copy_unchanged(rows, X, x == x0), X)
+
+    def _copy_unchanged(self, rows, X, is_same):
+        """Copy cells that did not move in encoded space, to the last bit."""
+        if not self.is_columnwise:
+            return rows
+        kept = np.stack([is_same[:, column.block].all(1) for column in self.schema], 1)
+        if isinstance(rows, np.ndarray):
+            return np.where(kept, X, rows)
+        for position in np.flatnonzero(kept.any(0)):
+            own, new = _column(X, position), _column(rows, position)
+            cells = np.where(kept[:, position], own, new)
+            rows = _with_column(rows, position, cells)
+        return rows
+
+    def _works_by_column(self, X):
+        """Whether each column of the table has its own stretch of encoded space."""
+        if len(self.schema) != len(self.display_schema):
+            return False
+        if not self.steps or not self.is_invertible:
+            return True
+        # Steps may mix columns: give a column the values of other rows, and see what
+        # moves.
+        X = _safe_indexing(X, np.arange(min(_n_rows(X), 100)))
+        x = self.encode(X)
+        for position, column in enumerate(self.schema):
+            others = np.roll(_column(X, position), 1)
+            is_same = x == self.encode(_with_column(X, position, others))
+            is_same[:, column.block] = True
+            if not is_same.all():
+                return False
+        return True
 
     def _find_inverses(self, X):
         """The way back through the steps, or None if a step has none."""
@@ -271,6 +276,12 @@ class EncodedSpace:
                 f"{n_inputs}, so constraints on single columns cannot be kept while "
                 "searching. Leave out immutable_features and feature_ranges, or the "
                 "steps that mix columns."
+            )
+        if (self._immutable or self._ranges) and not self.is_columnwise:
+            raise ValueError(
+                "The steps before the predictor mix columns, so constraints on single "
+                "columns cannot be kept while searching. Leave out immutable_features "
+                "and feature_ranges, or the steps that mix columns."
             )
 
     def limits(self, X, x0):
@@ -430,16 +441,6 @@ def _fills_only(before, after):
     return bool((before[there] == after[there]).all())
 
 
-def _names_after(steps, X):
-    names = list(X.columns)
-    try:
-        for step in steps:
-            names = step.get_feature_names_out(names)
-    except (AttributeError, ValueError):
-        return None
-    return list(names)
-
-
 def _works(inverse, after, before):
     try:
         return np.shape(inverse(after)) == np.shape(before)
@@ -492,6 +493,8 @@ def _with_column(X, position, values):
         import polars as pl
 
         name = X.columns[position]
+        # Of objects, polars reads a list only.
+        values = values.tolist() if values.dtype == object else values
         return X.with_columns(pl.Series(name, values).cast(X.schema[name]))
     X = X.copy()
     X[:, position] = values
