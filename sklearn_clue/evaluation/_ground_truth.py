@@ -20,7 +20,7 @@ from sklearn_clue._validation import (
     is_polars_df,
     validate_data,
 )
-from sklearn_clue.generative import TwoLevelVAEAC
+from sklearn_clue.generative import TwoLevelVAEAC, VAEACImputer
 
 
 class GroundTruth(BaseEstimator):
@@ -35,7 +35,9 @@ class GroundTruth(BaseEstimator):
     ----------
     model : TwoLevelVAEAC or None, default=None
         The model of inputs and target, side by side. None means
-        :class:`~sklearn_clue.generative.TwoLevelVAEAC` with its defaults.
+        :class:`~sklearn_clue.generative.TwoLevelVAEAC` with its defaults, but for
+        targets that are numbers with an outer model of `noise_variance="predicted"`:
+        their noise is what :meth:`uncertainty` is to tell.
 
     task : {"auto", "classification", "regression"}, default="auto"
         Whether targets are classes or numbers. `"auto"` takes numbers with a
@@ -182,7 +184,7 @@ class GroundTruth(BaseEstimator):
         self._is_array = not (is_pandas_df(X) or is_polars_df(X))
         self._target = _new_name(X)
 
-        model = TwoLevelVAEAC() if self.model is None else clone(self.model)
+        model = self._default_model() if self.model is None else clone(self.model)
         if model.random_state is None and self.random_state is not None:
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             model.set_params(random_state=int(seed))
@@ -277,6 +279,11 @@ class GroundTruth(BaseEstimator):
         """
         joint = self._joint(X)
         return self.model_.score_samples(joint, self.n_importance)
+
+    def _default_model(self):
+        if self.task_ == "classification":
+            return TwoLevelVAEAC()
+        return TwoLevelVAEAC(VAEACImputer(noise_variance="predicted"))
 
     # Tables -----------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Variational auto-encoder with arbitrary conditioning, as an imputer."""
 
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,8 @@ from sklearn.utils import check_array, check_random_state
 from sklearn_clue._modules import ResidualMLP, feature_groups
 from sklearn_clue._torch import make_generator
 from sklearn_clue._validation import (
+    Interval,
+    StrOptions,
     _check_feature_names_in,
     _fit_context,
     check_count,
@@ -59,7 +61,7 @@ class VAEAC(LatentModule):
         self.prior_network = ResidualMLP((2 * n_encoded, *widths, 2 * latent_dim))
         self.recognition = ResidualMLP((3 * n_encoded, *widths, 2 * latent_dim))
         self.decoder = ResidualMLP(
-            (latent_dim + 2 * n_encoded, *widths[::-1], n_encoded)
+            (latent_dim + 2 * n_encoded, *widths[::-1], self.likelihood.n_outputs)
         )
         # Two networks with random outputs disagree wildly about the latents. With
         # zeros both say a standard normal, and the KL divergence starts at zero.
@@ -99,7 +101,8 @@ class VAEAC(LatentModule):
         return self.decoder(torch.cat([z, observed * x, observed], -1))
 
     def impute(self, x, observed, n_draws=20):
-        expected = self._expected_draws(x, observed, n_draws).mean(1)
+        outputs = self._output_draws(x, observed, n_draws)
+        expected = self.likelihood.mean(outputs).mean(1)
         return observed * x + (1 - observed) * expected
 
     def moments(self, x, observed, n_draws):
@@ -111,12 +114,14 @@ class VAEAC(LatentModule):
             Variances are those of numbers: what the decoder leaves open, and how much
             its means differ between latents.
         """
-        expected = self._expected_draws(x, observed, n_draws)
-        variance = self.likelihood.variance() + expected.var(1, unbiased=False)
-        return torch.stack([expected.mean(1), variance], 1)
+        outputs = self._output_draws(x, observed, n_draws)
+        expected = self.likelihood.mean(outputs)
+        noise = self.likelihood.variance(outputs).expand_as(expected).mean(1)
+        spread = expected.var(1, unbiased=False)
+        return torch.stack([expected.mean(1), noise + spread], 1)
 
-    def _expected_draws(self, x, observed, n_draws):
-        """Expected rows for latents drawn given what is observed."""
+    def _output_draws(self, x, observed, n_draws):
+        """Outputs of the decoder for latents drawn given what is observed."""
         mean, std = (part.unsqueeze(1) for part in self.prior(x, observed))
         z = mean + std * even_noise(n_draws, self.latent_dim).to(x)
         x_draws, observed_draws = (
@@ -124,7 +129,7 @@ class VAEAC(LatentModule):
             for part in (x, observed)
         )
         outputs = self.outputs(z.flatten(0, 1), x_draws, observed_draws)
-        return self.likelihood.mean(outputs).unflatten(0, (len(x), n_draws))
+        return outputs.unflatten(0, (len(x), n_draws))
 
     def complete(self, x, observed, generator):
         """Draw what is not observed."""
@@ -160,9 +165,10 @@ class VAEACImputer(BaseGenerative):
         `"passthrough"` that X is numeric and scaled already. A fitted encoder is kept
         as it is if wrapped in :class:`~sklearn.frozen.FrozenEstimator`.
 
-    noise_variance : float or "learned", default="learned"
+    noise_variance : float, "learned" or "predicted", default="learned"
         Variance of the numbers given latents and observed values, in units of the
-        standardised columns. `"learned"` finds one per column.
+        standardised columns. `"learned"` finds one per column, `"predicted"` one for
+        each cell, for numbers that are noisier in some rows than in others.
 
     n_draws : int, default=50
         Latents over which :meth:`transform` averages.
@@ -283,6 +289,10 @@ class VAEACImputer(BaseGenerative):
         **BaseGenerative._parameter_constraints,
         "n_draws": BaseGenerative._parameter_constraints["batch_size"],
         "add_indicator": ["boolean"],
+        "noise_variance": [
+            Interval(Real, 0, None, closed="neither"),
+            StrOptions({"learned", "predicted"}),
+        ],
     }
 
     def __init__(

@@ -18,9 +18,7 @@ from sklearn_clue.evaluation import (
     knee_point_distance,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 TOY = make_mixed_toy(2, random_state=0)
 LOG = []  # what the fakes did
 
