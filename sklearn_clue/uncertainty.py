@@ -14,7 +14,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, gen_batches
 
-from sklearn_clue._torch import DTYPE, one_thread
+from sklearn_clue._torch import DTYPE, PRECISE_DTYPE, as_tensor, one_thread
 
 __all__ = [
     "Uncertainty",
@@ -497,7 +497,7 @@ def _gradient(provider, weights, x):
     pieces = []
     with one_thread():
         for rows in gen_batches(len(x), 1024):
-            here = torch.as_tensor(x[rows]).requires_grad_()
+            here = as_tensor(x[rows], dtype=PRECISE_DTYPE).requires_grad_()
             parts, _ = provider.uncertainty(here)
             value = weighted_sum(weights, parts)
             pieces.append(torch.autograd.grad(value.sum(), here)[0].numpy())
@@ -555,9 +555,9 @@ def _members(model, n_classes):
     if hasattr(model, "module_") and hasattr(model, "criterion_"):
         return [_skorch_member(model)]
     raise TypeError(
-        f"{type(model).__name__} cannot be differentiated, so CLUE cannot search with "
-        "it. Use BayesianMLPClassifier or BayesianMLPRegressor, a torch module, a "
-        "skorch net, scikit-learn's MLPClassifier, MLPRegressor or "
+        f"{type(model).__name__} cannot be differentiated, so nothing can be explained "
+        "about it. Use BayesianMLPClassifier or BayesianMLPRegressor, a torch module, "
+        "a skorch net, scikit-learn's MLPClassifier, MLPRegressor or "
         "LogisticRegression, or a list of them."
     )
 

@@ -12,7 +12,9 @@ from sklearn_clue import (
     BayesianMLPRegressor,
     CLUEExplainer,
     CLUEExplainerCV,
+    LocalSensitivityExplainer,
     TabularEncoder,
+    UFIDOExplainer,
     VAEACImputer,
     VAEEncoder,
 )
@@ -23,9 +25,8 @@ from sklearn_clue.generative import TwoLevelVAEAC
 # small enough for a few hundred fits.
 TINY = {"hidden_layer_sizes": (10,), "n_draws": 8, "burn_in": 120, "thinning": 2}
 TINY_VAE = VAEEncoder(2, (5,), max_iter=2)
-TINY_TRUTH = TwoLevelVAEAC(
-    VAEACImputer(2, (5,), max_iter=2, n_draws=10), VAEEncoder(2, (5,), max_iter=1)
-)
+TINY_VAEAC = VAEACImputer(2, (5,), max_iter=2)
+TINY_TRUTH = TwoLevelVAEAC(TINY_VAEAC, TINY_VAE)
 INSTANCES = [
     BayesianMLPClassifier(**TINY),
     BayesianMLPRegressor(**TINY),
@@ -33,7 +34,10 @@ INSTANCES = [
     CLUEExplainer(BayesianMLPRegressor(**TINY), TINY_VAE),
     CLUEExplainerCV(LogisticRegression(), TINY_VAE, distance_weights=[1.0], cv=2),
     GroundTruth(TINY_TRUTH, n_importance=10),
+    LocalSensitivityExplainer(LogisticRegression()),
+    LocalSensitivityExplainer(BayesianMLPRegressor(**TINY)),
     TabularEncoder(),
+    UFIDOExplainer(LogisticRegression(), TINY_VAEAC),
     VAEACImputer(2, (10,), max_iter=5, n_draws=10),
     VAEACImputer(2, (10,), max_iter=5, n_draws=10, add_indicator=True),
     VAEEncoder(2, (10,), max_iter=5),

@@ -1,4 +1,8 @@
+import warnings
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
@@ -6,15 +10,22 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import BaggingClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+from sklearn_clue import BayesianMLPRegressor, TabularEncoder
 from sklearn_clue.uncertainty import (
+    Uncertainty,
     UncertaintyProvider,
     as_provider,
     decompose_entropy,
     decompose_variance,
     entropy_parts,
+    global_sensitivity,
     variance_parts,
 )
 
@@ -215,3 +226,112 @@ def test_gradients_stay_finite_at_certainty():
     for part in variance_parts(mean, 0 * mean):
         (gradient,) = torch.autograd.grad(part.sum(), mean, retain_graph=True)
         assert gradient.isfinite().all()
+
+
+# Sensitivity ------------------------------------------------------------------------
+
+
+class _Slopes:
+    """A provider that is unsure by a known amount per input."""
+
+    is_classification = False
+    target = SimpleNamespace(center=np.zeros(1), scale=np.array([10.0]))
+
+    def uncertainty(self, x):
+        aleatoric = 2 * x[:, 0] - 3 * x[:, 1]
+        epistemic = x[:, 1].square()
+        return Uncertainty(aleatoric + epistemic, aleatoric, epistemic), x[:, :1]
+
+
+@pytest.mark.parametrize(
+    "kind, expected",
+    [
+        ("aleatoric", [20.0, 30.0]),
+        ("epistemic", [0.0, 25.0]),
+        ({"aleatoric": 1.0, "epistemic": 2.0}, [20.0, 60.0]),
+    ],
+)
+def test_sensitivity_of_a_known_function(kind, expected):
+    # d(epistemic)/db is 1 and -4, of mean size 2.5; with the weights, d/db is -1 and
+    # -11. The unit of the target is 10.
+    X = pd.DataFrame({"a": [5.0, 7.0], "b": [0.5, -2.0]})
+    told = global_sensitivity(_Slopes(), X, uncertainty=kind)
+    assert_allclose(told, expected)
+    assert list(told.index) == ["a", "b"]
+
+
+def _entropy_slope(logit):
+    proba = 1 / (1 + np.exp(-logit))
+    return -logit * proba * (1 - proba)
+
+
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_sensitivity_is_per_standard_deviation(is_scaled):
+    X, y = make_classification(n_features=3, n_redundant=0, random_state=0)
+    X = pd.DataFrame(X * [1, 10, 100], columns=["a", "b", "c"])
+    model = LogisticRegression(max_iter=1000)
+    if is_scaled:
+        model = make_pipeline(StandardScaler(), model)
+    model.fit(X, y)
+    slope = np.abs(_entropy_slope(model.decision_function(X))).mean()
+    coef = np.abs(model[-1].coef_[0] if is_scaled else model.coef_[0] * X.std(ddof=0))
+    told = global_sensitivity(FrozenEstimator(model), X)
+    assert_allclose(told, slope * coef)
+    assert list(told.index) == ["a", "b", "c"]
+    assert list(global_sensitivity(model, X.to_numpy()).index) == [0, 1, 2]
+
+
+def test_sensitivity_of_a_category_is_that_of_a_change():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=300), "job": rng.choice(list("xyz"), 300)})
+    y = X["a"] + 2 * (X["job"] == "x") + rng.normal(size=300) > 1
+    model = make_pipeline(TabularEncoder(), LogisticRegression()).fit(X, y)
+    slope = np.abs(_entropy_slope(model.decision_function(X)))
+    number, *block = model[-1].coef_[0]
+    own = np.array(block)[X["job"].map({"x": 0, "y": 1, "z": 2})]
+    change = np.abs(np.array(block) - own[:, None]).sum(1) / 2
+    told = global_sensitivity(model, X)
+    assert_allclose(told["job"], (slope * change).mean())
+    assert_allclose(told["a"], (slope * abs(number)).mean())
+
+
+def test_sensitivity_of_bayesian_networks():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {
+            "noise": rng.uniform(-1, 1, 400),
+            "idle": rng.normal(size=400),
+            "kind": rng.choice(["p", "q"], 400),
+        }
+    )
+    y = 100 * np.exp(X["noise"]) * rng.normal(size=400)
+    model = BayesianMLPRegressor((20,), n_draws=10, burn_in=100, thinning=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.set_params(random_state=0).fit(X, y)
+    told = global_sensitivity(model, X, uncertainty="aleatoric")
+    assert list(told.index) == ["noise", "idle", "kind"]
+    assert told.idxmax() == "noise"
+    # d(100 exp(u)) per standard deviation of u, which is uniform in [-1, 1].
+    assert 0.5 < told["noise"] / (100 * np.sinh(1) / np.sqrt(3)) < 1.5
+    piped = make_pipeline(FunctionTransformer(), FrozenEstimator(model))
+    assert_allclose(global_sensitivity(piped, X, uncertainty="aleatoric"), told)
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_sensitivity_of_ensembles_and_modules(as_list):
+    X, y = make_classification(n_features=4, random_state=0)
+    torch.manual_seed(0)
+    nets = [torch.nn.Linear(4, 2) for _ in range(3)]
+    model = nets if as_list else nets[0]
+    told = global_sensitivity(model, X, n_classes=2, uncertainty="epistemic")
+    assert (told > 0).all() == as_list
+    bagging = BaggingClassifier(LogisticRegression(), n_estimators=3, random_state=0)
+    assert (global_sensitivity(bagging.fit(X, y), X) > 0).all()
+
+
+def test_sensitivity_errors():
+    with pytest.raises(ValueError, match="uncertainty must be 'total'"):
+        global_sensitivity(_Slopes(), np.ones((2, 2)), uncertainty="none")
+    with pytest.raises(TypeError, match="KMeans cannot be differentiated"):
+        global_sensitivity(KMeans(), np.ones((2, 2)))

@@ -541,6 +541,8 @@ class CLUEExplainer(_BaseCLUE):
     See Also
     --------
     CLUEExplainerCV : Chooses `distance_weight` by cross-validation.
+    LocalSensitivityExplainer : Takes one step against the gradient instead.
+    UFIDOExplainer : Replaces as few features as possible.
     Explanation : What :meth:`explain` returns.
 
     Notes

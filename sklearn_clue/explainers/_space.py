@@ -180,7 +180,7 @@ class EncodedSpace:
         kept = np.stack([is_same[:, column.block].all(1) for column in self.schema], 1)
         if isinstance(rows, np.ndarray):
             return np.where(kept, X, rows)
-        for position in np.flatnonzero(kept.any(0)):
+        for position in np.flatnonzero(kept.any(0)).tolist():
             own, new = _column(X, position), _column(rows, position)
             cells = np.where(kept[:, position], own, new)
             rows = _with_column(rows, position, cells)

@@ -11,7 +11,7 @@ from sklearn_clue._modules import ValidRows
 from sklearn_clue._torch import DTYPE, pad_rows, row_blocks, row_uniforms
 from sklearn_clue._validation import HasMethods, Interval
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found, _thawed
-from sklearn_clue.explainers._search import evaluate
+from sklearn_clue.explainers._search import ROUNDING, evaluate
 from sklearn_clue.generative import VAEACImputer
 from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
 
@@ -141,7 +141,7 @@ class MaskSearch:
             )
             # Table of decisions: replaced features are penalised, not kept ones.
             proposed, which = (uncertainty + mask_weight * n_changed).min(1)
-            is_better = proposed < value[active]
+            is_better = value[active] - proposed > ROUNDING * value[active].abs()
             better = active[is_better]
             value[better] = proposed[is_better]
             best[better] = masks[is_better, which[is_better]]
@@ -346,10 +346,10 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
         What to lower: all uncertainty, the part from noise in the data, the part from
         not knowing the model, or a sum with weights.
 
-    n_masks : int, default=8
+    n_masks : int, default=16
         Masks drawn per row and step. More of them give a steadier search.
 
-    learning_rate : float, default=0.3
+    learning_rate : float, default=0.1
         Step size of Adam on the log-odds of being replaced.
 
     max_iter : int, default=60
@@ -476,8 +476,8 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
         *,
         mask_weight=0.05,
         uncertainty="total",
-        n_masks=8,
-        learning_rate=0.3,
+        n_masks=16,
+        learning_rate=0.1,
         max_iter=60,
         n_iter_no_change=10,
         immutable_features=None,

@@ -7,7 +7,12 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from sklearn_clue import BayesianMLPClassifier, BayesianMLPRegressor, VAEEncoder
+from sklearn_clue import (
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    VAEACImputer,
+    VAEEncoder,
+)
 
 TINY = {"hidden_layer_sizes": (10, 10), "n_draws": 8, "burn_in": 40, "thinning": 2}
 
@@ -51,3 +56,8 @@ def regressor(**settings):
 def vae(**settings):
     settings = {"max_iter": 30, "random_state": 0, **settings}
     return VAEEncoder(3, (20,), **settings)
+
+
+def vaeac(**settings):
+    settings = {"max_iter": 30, "learning_rate": 5e-3, "random_state": 0, **settings}
+    return VAEACImputer(3, (20,), **settings)

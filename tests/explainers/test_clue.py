@@ -9,18 +9,14 @@ import pytest
 import sklearn
 import torch
 from sklearn.base import clone
-from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
-from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingClassifier
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from skorch import NeuralNetClassifier
 
 from sklearn_clue import (
@@ -102,28 +98,6 @@ def test_warnings_point_at_the_line_of_the_user(fitted, table):
         hasty.explain(X[:10])
         hasty.explain_path(X[:10], [1.0, 2.0])
     assert {warning.filename for warning in caught} == {__file__}
-
-
-def test_a_row_does_not_depend_on_its_neighbours(fitted, table):
-    X, y, _ = table
-    whole = fitted.explain(X)
-    order = np.random.default_rng(0).permutation(len(X))
-    others = {
-        "alone": (fitted.explain(X[7:8]), np.array([7])),
-        "shuffled": (fitted.explain(X.iloc[order]), order),
-        "batches": (variant(fitted, X, y, batch_size=17).explain(X), slice(None)),
-        "jobs": (
-            variant(fitted, X, y, batch_size=60, n_jobs=2).explain(X),
-            slice(None),
-        ),
-    }
-    for other, rows in others.values():
-        np.testing.assert_allclose(
-            other.encoded_counterfactuals,
-            whole.encoded_counterfactuals[rows],
-            atol=1e-5,
-        )
-        np.testing.assert_array_equal(other.n_iter, whole.n_iter[rows])
 
 
 def test_lower_weights_explain_more(fitted, table):
@@ -240,70 +214,6 @@ def test_constraints_hold_in_every_candidate(fitted, table, n_explanations):
     assert (free.counterfactuals["job"] != X["job"][:40]).any()
 
 
-def test_immutable_numbers_are_bit_identical(fitted, table):
-    X, y, _ = table
-    explainer = variant(
-        fitted,
-        X,
-        y,
-        immutable_features=["income"],
-        feature_ranges={"age": "decrease"},
-        distance_weight=0.01,
-    )
-    cf = explainer.explain(X).counterfactuals
-    np.testing.assert_array_equal(cf["income"].to_numpy(), X["income"].to_numpy())
-    assert (cf["age"] <= X["age"]).all() and (cf["age"] < X["age"]).any()
-
-
-def test_constraints_through_a_pipeline(table):
-    X, _, target = table
-    X = X[["age", "income"]].astype({"age": float})
-    model = make_pipeline(SimpleImputer(), StandardScaler(), regressor())
-    explainer = CLUEExplainer(
-        model,
-        vae(),
-        distance_weight=0.01,
-        immutable_features=["age"],
-        feature_ranges={"income": (45.0, 50.0)},
-        random_state=0,
-    ).fit(X, target)
-    cf = explainer.explain(X[:30]).counterfactuals
-    np.testing.assert_array_equal(cf["age"], X["age"][:30])
-    assert cf["income"].between(45.0, 50.0).all()
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"immutable_features": ["wage"]}, r"immutable_features names 'wage'"),
-        ({"feature_ranges": {"wage": (0, 1)}}, r"feature_ranges names 'wage'"),
-        ({"feature_ranges": {"job": (0, 1)}}, r"'job', which is a category"),
-        ({"feature_ranges": {"age": (5, 1)}}, r"must be a pair \(low, high\)"),
-        ({"feature_ranges": {"age": "up"}}, r"'increase' or 'decrease', got 'up'"),
-        ({"uncertainty": {"total": -1.0}}, r"weights that are at least 0"),
-        ({"uncertainty": {"both": 1.0}}, r"uncertainty must be 'total'"),
-    ],
-)
-def test_constraints_that_make_no_sense(fitted, table, settings, message):
-    X, y, _ = table
-    with pytest.raises(ValueError, match=message):
-        variant(fitted, X, y, **settings)
-
-
-class NeverFitted(LogisticRegression):
-    def fit(self, X, y):
-        raise AssertionError("long work has begun")
-
-
-@pytest.mark.parametrize(
-    "settings", [{"immutable_features": ["wage"]}, {"feature_ranges": {"age": "up"}}]
-)
-def test_constraints_are_read_before_anything_is_fitted(table, settings):
-    X, y, _ = table
-    with pytest.raises(ValueError, match="immutable_features names|feature_ranges"):
-        CLUEExplainer(NeverFitted(), vae(), **settings).fit(X, y)
-
-
 # Models ----------------------------------------------------------------------------
 
 
@@ -322,46 +232,6 @@ def test_regression_in_the_unit_of_the_target(table):
         dollars.predict_uncertainty(X[:10]).total,
         dollars.estimator_.predict_uncertainty(X[:10]).total,
     )
-
-
-def test_pipeline_comes_back_in_raw_units(table):
-    X, _, target = table
-    X = X[["age", "income"]].copy()
-    X["age"] = X["age"].astype(float)
-    X.iloc[3, 0] = np.nan
-    model = make_pipeline(SimpleImputer(), StandardScaler(), regressor())
-    explainer = CLUEExplainer(model, vae(), random_state=0).fit(X, target)
-    explanation = explainer.explain(X[:10])
-    assert explanation.note is None
-    cf = explanation.counterfactuals
-    assert list(cf.columns) == ["age", "income"] and cf["age"].mean() > 15
-    np.testing.assert_allclose(
-        explanation.prediction_after, explainer.estimator_.predict(cf), rtol=1e-4
-    )
-    assert explanation.schema.column("age").percentiles is not None
-
-
-def test_pipeline_without_a_way_back_says_so(table):
-    X, y, _ = table
-    prefix = make_column_transformer(
-        (OneHotEncoder(sparse_output=False), ["job", "smoker"]),
-        (StandardScaler(), ["age", "income"]),
-    )
-    explainer = CLUEExplainer(make_pipeline(prefix, classifier()), vae()).fit(X, y)
-    explanation = explainer.explain(X[:4])
-    assert "after ColumnTransformer" in explanation.note
-    assert "standardscaler__age" in explanation.counterfactuals
-    assert list(explanation.counterfactuals.index) == list(X.index[:4])
-
-
-def test_lossy_steps_are_scored_as_the_user_gets_the_row(table):
-    X, y, _ = table
-    X = X[["age", "income"]]
-    model = make_pipeline(StandardScaler(), PCA(1), classifier())
-    explainer = CLUEExplainer(model, vae(), random_state=0).fit(X, y)
-    explanation = explainer.explain(X[:5])
-    told = explainer.predict_uncertainty(explanation.counterfactuals)
-    np.testing.assert_allclose(explanation.uncertainty_after.total, told.total)
 
 
 class Net(torch.nn.Module):
@@ -429,21 +299,6 @@ def test_ensemble_of_regressors_is_unsure_where_it_disagrees(table):
         CLUEExplainer(members[0], vae()).fit(X, target)
 
 
-def test_what_cannot_be_differentiated_is_refused(table):
-    X, y, _ = table
-    from sklearn.tree import DecisionTreeClassifier
-
-    with pytest.raises(TypeError, match="DecisionTreeClassifier cannot be diff"):
-        CLUEExplainer(DecisionTreeClassifier(), vae()).fit(X[["age"]], y)
-
-
-def test_tabular_encoder_as_a_step_is_the_encoded_space(table):
-    X, y, _ = table
-    model = make_pipeline(TabularEncoder(), small_mlp())
-    explanation = CLUEExplainer(model, vae(), random_state=0).fit(X, y).explain(X[:8])
-    assert (explanation.counterfactuals.dtypes == X.dtypes).all()
-
-
 @pytest.mark.parametrize("as_integers", [False, True])
 def test_images(as_integers):
     X, y = load_digits(return_X_y=True)
@@ -472,39 +327,7 @@ def test_images(as_integers):
     )
 
 
-def test_polars_comes_back_as_polars(table):
-    pl = pytest.importorskip("polars")
-    X, y, _ = table
-    frame = pl.DataFrame(
-        {
-            "age": X["age"].to_numpy(),
-            "income": X["income"].to_numpy(),
-            "job": X["job"].astype(str).tolist(),
-        }
-    )
-    explainer = CLUEExplainer(
-        classifier(),
-        vae(),
-        feature_ranges={"age": "increase"},
-        immutable_features=["job"],
-        random_state=0,
-    ).fit(frame, y)
-    cf = explainer.explain(frame[:6]).counterfactuals
-    assert cf.schema == frame.schema
-    assert (cf["age"] >= frame["age"][:6]).all() and (
-        cf["job"] == frame["job"][:6]
-    ).all()
-
-
 # Parts -----------------------------------------------------------------------------
-
-
-def test_frozen_parts_are_not_fitted_again(fitted, table):
-    X, y, _ = table
-    explainer = variant(fitted, X, y)
-    assert explainer.generator_ is fitted.generator_
-    a, b = explainer.explain(X[:5]), fitted.explain(X[:5])
-    np.testing.assert_array_equal(a.objective, b.objective)
 
 
 def test_generator_of_another_space_is_refused(table):
@@ -537,27 +360,6 @@ def test_threshold_rejects_about_the_asked_share_of_new_rows(name):
     parts = frozen_parts(explainer)
     again = CLUEExplainer(*parts, rejection_rate=0.1).fit(X_new)
     assert abs(again.rejects(X_new).mean() - 0.1) < 0.002
-
-
-def test_same_seed_same_everything(table):
-    X, y, _ = table
-    parts = classifier(random_state=None), vae(random_state=None)
-    a, b, c = (CLUEExplainer(*parts, random_state=seed).fit(X, y) for seed in (0, 0, 1))
-    np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(X))
-    np.testing.assert_array_equal(
-        a.explain(X[:5]).objective, b.explain(X[:5]).objective
-    )
-    assert a.threshold_ == b.threshold_
-    assert not np.array_equal(a.predict_proba(X), c.predict_proba(X))
-    assert parts[0].random_state is None  # the user's objects are left alone
-
-
-def test_unfitted_and_missing_target():
-    X, y, _ = make_table(30)
-    with pytest.raises(NotFittedError):
-        CLUEExplainer().explain(X)
-    with pytest.raises(ValueError, match="requires y to be passed"):
-        CLUEExplainer().fit(X)
 
 
 def test_memory_fits_each_part_once(tmp_path, table):
@@ -645,15 +447,6 @@ def test_nested_parameters_and_a_plain_pipeline(table):
     assert pipe[-1].estimator_.C == 0.5
     assert pipe.predict(X).shape == (len(X),)
     assert -1 <= pipe.score(X, y) <= 0
-
-
-def test_explainer_survives_joblib(fitted, table, tmp_path):
-    X, _, _ = table
-    joblib.dump(fitted, tmp_path / "clue.joblib")
-    loaded = joblib.load(tmp_path / "clue.joblib")
-    np.testing.assert_array_equal(
-        loaded.explain(X[:6]).objective, fitted.explain(X[:6]).objective
-    )
 
 
 def test_latent_uncertainty_is_that_of_decoded_rows(fitted):
