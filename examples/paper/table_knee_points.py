@@ -73,7 +73,7 @@ PAPER = {
 }
 # Artificial rows at full scale. As many to train on as the paper has real ones, up to
 # 10 000; of the test rows a fifth is explained.
-MAX_TRAIN, N_TEST = 10_000, 1000
+MAX_TRAIN, N_TEST = 10_000, 500
 
 
 def load(name, scale):
