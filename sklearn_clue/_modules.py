@@ -391,21 +391,27 @@ class MixedLikelihood(nn.Module):
     """Distributions of all columns given one output of a decoder per position.
 
     The output is the mean of a Gaussian, the logit of a Bernoulli, or one of the
-    logits of a category.
+    logits of a category. With predicted variances there are as many outputs again, for
+    the logarithms of the variances.
 
     Parameters
     ----------
     groups : sequence of FeatureGroup
         What lives where.
 
-    noise_variance : float or "learned"
-        Variance of the Gaussians; `"learned"` makes it a parameter per position.
+    noise_variance : float, "learned" or "predicted"
+        Variance of the Gaussians; `"learned"` makes it a parameter per position, and
+        `"predicted"` reads it from the outputs.
     """
 
     def __init__(self, groups, noise_variance):
         super().__init__()
         self.groups = tuple(groups)
-        n_encoded = self.groups[-1].stop
+        self.n_encoded = n_encoded = self.groups[-1].stop
+        self.is_predicted = noise_variance == "predicted"
+        self.n_outputs = 2 * n_encoded if self.is_predicted else n_encoded
+        if self.is_predicted:
+            return
         is_learned = noise_variance == "learned"
         first = 0.0 if is_learned else math.log(noise_variance) / VARIANCE_PACE
         raw = torch.full((n_encoded,), first)
@@ -414,8 +420,12 @@ class MixedLikelihood(nn.Module):
         else:
             self.register_buffer("raw_variance", raw)
 
-    def variance(self):
+    def variance(self, outputs=None):
         """Variance of the Gaussian at each position."""
+        if self.is_predicted:
+            # A network may promise too much far from its rows: above, the data end.
+            log_variance = outputs[..., self.n_encoded :]
+            return log_variance.clamp(math.log(VARIANCE_FLOOR), 2.0).exp()
         return (VARIANCE_PACE * self.raw_variance).exp().clamp_min(VARIANCE_FLOOR)
 
     def log_prob(self, outputs, x):
@@ -425,11 +435,11 @@ class MixedLikelihood(nn.Module):
         the others, so sums over the positions of some columns are those columns'
         log-density.
         """
-        terms = []
+        terms, variances = [], self.variance(outputs)
         for kind, start, stop in self.groups:
             output, target = outputs[..., start:stop], x[..., start:stop]
             if kind == "gaussian":
-                variance = self.variance()[start:stop]
+                variance = variances[..., start:stop]
                 term = -0.5 * (
                     (target - output).square() / variance
                     + (2 * math.pi * variance).log()
@@ -455,6 +465,7 @@ class MixedLikelihood(nn.Module):
             elif kind == "categorical":
                 piece = piece.clamp_min(1e-4).log()
             pieces.append(piece)
+        pieces.append(mean.new_zeros(self.n_outputs - self.n_encoded))
         return torch.cat(pieces)
 
     def mean(self, outputs):
@@ -473,7 +484,7 @@ class MixedLikelihood(nn.Module):
         The Bernoulli is a model of grey values as the probability of ink (App. B.3),
         so a drawn image is grey, too.
         """
-        pieces = []
+        pieces, variances = [], self.variance(outputs)
         for kind, start, stop in self.groups:
             output = outputs[..., start:stop]
             if kind == "gaussian":
@@ -483,7 +494,7 @@ class MixedLikelihood(nn.Module):
                     device=output.device,
                     dtype=output.dtype,
                 )
-                piece = output + self.variance()[start:stop].sqrt() * noise
+                piece = output + variances[..., start:stop].sqrt() * noise
             elif kind == "bernoulli":
                 piece = output.sigmoid()
             else:

@@ -6,7 +6,7 @@ from tqdm import tqdm
 
 
 class EpochProgress:
-    """Tell whoever listens about each epoch of one run.
+    """Tell whoever listens about each epoch, or other step, of one run.
 
     Parameters
     ----------
@@ -15,6 +15,9 @@ class EpochProgress:
 
     label : str
         What is running.
+
+    unit : str, default="epoch"
+        What the run consists of.
 
     verbose : int, default=0
         0 is silent, 1 draws a bar, 2 prints a line per epoch; both on stderr.
@@ -26,9 +29,19 @@ class EpochProgress:
         Who is being fitted; goes with `context`.
     """
 
-    def __init__(self, n_epochs, label, *, verbose=0, context=None, estimator=None):
+    def __init__(
+        self,
+        n_epochs,
+        label,
+        *,
+        unit="epoch",
+        verbose=0,
+        context=None,
+        estimator=None,
+    ):
         self.n_epochs = n_epochs
         self.label = label
+        self.unit = unit
         self.verbose = verbose
         self.context = context
         self.estimator = estimator
@@ -37,7 +50,7 @@ class EpochProgress:
 
     def __enter__(self):
         if self.verbose == 1:
-            self._bar = tqdm(total=self.n_epochs, desc=self.label, unit="epoch")
+            self._bar = tqdm(total=self.n_epochs, desc=self.label, unit=self.unit)
         if self.context is not None:
             self.context.call_on_fit_task_begin(estimator=self.estimator)
         return self
@@ -62,8 +75,8 @@ class EpochProgress:
             self._bar.set_postfix_str(text, refresh=False)
             self._bar.update()
         elif self.verbose > 1:
-            line = f"{self.label}: epoch {self._epoch}/{self.n_epochs}, {text}"
-            print(line, file=sys.stderr)
+            position = f"{self.unit} {self._epoch}/{self.n_epochs}"
+            print(f"{self.label}: {position}, {text}", file=sys.stderr)
         if self.context is None:
             return False
         return bool(self._task.call_on_fit_task_end(estimator=self.estimator))

@@ -641,8 +641,8 @@ def knee_distances(gain, cost, *, max_gain=None, max_cost=None):
     """
     gain, cost = np.asarray(gain, dtype=float), np.asarray(cost, dtype=float)
     # A curve without any gain or cost has no scale of its own.
-    max_gain = (np.nanmax(gain) if max_gain is None else max_gain) or 1.0
-    max_cost = (np.nanmax(cost) if max_cost is None else max_cost) or 1.0
+    max_gain = max(np.nanmax(gain) if max_gain is None else max_gain, 0.0) or 1.0
+    max_cost = max(np.nanmax(cost) if max_cost is None else max_cost, 0.0) or 1.0
     return np.hypot(1 - gain / max_gain, cost / max_cost) / np.sqrt(2)
 
 

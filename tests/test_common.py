@@ -18,6 +18,7 @@ from sklearn_clue import (
     VAEACImputer,
     VAEEncoder,
 )
+from sklearn_clue.evaluation import GroundTruth
 from sklearn_clue.generative import TwoLevelVAEAC
 
 # One entry per estimator and way of working that the checks should see, with settings
@@ -25,12 +26,14 @@ from sklearn_clue.generative import TwoLevelVAEAC
 TINY = {"hidden_layer_sizes": (10,), "n_draws": 8, "burn_in": 120, "thinning": 2}
 TINY_VAE = VAEEncoder(2, (5,), max_iter=2)
 TINY_VAEAC = VAEACImputer(2, (5,), max_iter=2)
+TINY_TRUTH = TwoLevelVAEAC(TINY_VAEAC, TINY_VAE)
 INSTANCES = [
     BayesianMLPClassifier(**TINY),
     BayesianMLPRegressor(**TINY),
     CLUEExplainer(LogisticRegression(), TINY_VAE),
     CLUEExplainer(BayesianMLPRegressor(**TINY), TINY_VAE),
     CLUEExplainerCV(LogisticRegression(), TINY_VAE, distance_weights=[1.0], cv=2),
+    GroundTruth(TINY_TRUTH, n_importance=10),
     LocalSensitivityExplainer(LogisticRegression()),
     LocalSensitivityExplainer(BayesianMLPRegressor(**TINY)),
     TabularEncoder(),
@@ -58,7 +61,7 @@ def test_scikit_learn_contract(estimator, check):
 def test_every_public_estimator_is_checked():
     public = {
         value
-        for module in (sklearn_clue, sklearn_clue.generative)
+        for module in (sklearn_clue, sklearn_clue.evaluation, sklearn_clue.generative)
         for value in (getattr(module, name) for name in module.__all__)
         if inspect.isclass(value) and issubclass(value, BaseEstimator)
     }

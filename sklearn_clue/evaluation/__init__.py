@@ -1,5 +1,7 @@
 """Evaluation: how much explanations explain, and how far they go for it."""
 
+from sklearn_clue.evaluation._comparison import evaluate_explainers
+from sklearn_clue.evaluation._ground_truth import GroundTruth
 from sklearn_clue.evaluation._scores import (
     EXPLANATION_SCORERS,
     informativeness,
@@ -12,6 +14,8 @@ from sklearn_clue.evaluation._scores import (
 
 __all__ = [
     "EXPLANATION_SCORERS",
+    "GroundTruth",
+    "evaluate_explainers",
     "informativeness",
     "knee_point",
     "knee_point_distance",

@@ -252,7 +252,15 @@ class LatentModule(torch.nn.Module):
         noise = standard_noise((n, self.latent_dim), generator, mean.device)
         return self.likelihood.sample(self.outputs(mean + std * noise), generator)
 
-    def log_prob(self, x, n_importance=100, present=None, log_prior=None, n_extra=0):
+    def log_prob(
+        self,
+        x,
+        n_importance=100,
+        present=None,
+        log_prior=None,
+        n_extra=0,
+        common_noise=False,
+    ):
         """Importance-weighted estimate of the log-density of each row, in nats.
 
         Parameters
@@ -273,6 +281,9 @@ class LatentModule(torch.nn.Module):
         n_extra : int, default=0
             Columns of the noise that `log_prior` uses up.
 
+        common_noise : bool, default=False
+            Whether all rows have the same noise.
+
         Returns
         -------
         log_density : Tensor of shape (n_rows,)
@@ -280,6 +291,8 @@ class LatentModule(torch.nn.Module):
         """
         mean, std = (part.unsqueeze(1) for part in self.posterior(x, present))
         rows = x if present is None else torch.cat([present * x, present], -1)
+        if common_noise:
+            rows = torch.zeros_like(rows)
         prior = self.prior()
 
         def log_weight(noise):

@@ -58,14 +58,19 @@ class TwoLevel(torch.nn.Module):
     def impute(self, x, observed):
         return self.outer.impute(x, observed)
 
-    def log_prob(self, x, n_importance=1000, present=None):
+    def log_prob(self, x, n_importance=1000, present=None, common_noise=False):
         """Importance-weighted log-density of what is present in each row, in nats."""
         # Differs from the paper: Eq. 21 puts p(z | u) at its mean to stay tractable.
         # Drawing z from q(z | x) and u from q(u | z) keeps all three terms,
         #     p(x | z) p(z | u) p(u) / (q(z | x) q(u | z)),
         # costs the same, and is the density that `sample` draws from.
         return self.outer.log_prob(
-            x, n_importance, present, self._log_prior, self.inner.latent_dim
+            x,
+            n_importance,
+            present,
+            self._log_prior,
+            self.inner.latent_dim,
+            common_noise,
         )
 
     def _log_prior(self, z, noise):
@@ -259,7 +264,7 @@ class TwoLevelVAEAC(BaseEstimator):
         x = draw_rows(self.module_, n_samples, random_state, self.outer_.device)
         return self.outer_._decode_rows(x)
 
-    def score_samples(self, X, n_importance=1000):
+    def score_samples(self, X, n_importance=1000, *, common_noise=False):
         """Estimate the log-density of what is observed in each row.
 
         Parameters
@@ -270,6 +275,11 @@ class TwoLevelVAEAC(BaseEstimator):
         n_importance : int, default=1000
             Pairs of latents drawn per row. On average the estimate is too low, and the
             less so the more draws.
+
+        common_noise : bool, default=False
+            Whether all rows share the noise of their draws. Errors of rows that are
+            alike are then alike, and cancel in differences; but they no longer cancel
+            in means.
 
         Returns
         -------
@@ -282,7 +292,9 @@ class TwoLevelVAEAC(BaseEstimator):
         _, x, present = self.outer_._read(X)
         log_density = by_rows(
             self.module_,
-            lambda module, x, present: module.log_prob(x, n_importance, present),
+            lambda module, x, present: module.log_prob(
+                x, n_importance, present, common_noise
+            ),
             x,
             present,
             n_copies=min(n_importance, 100),

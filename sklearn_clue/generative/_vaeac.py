@@ -1,6 +1,6 @@
 """Variational auto-encoder with arbitrary conditioning, as an imputer."""
 
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,8 @@ from sklearn.utils import check_array, check_random_state
 from sklearn_clue._modules import ResidualMLP, feature_groups
 from sklearn_clue._torch import make_generator
 from sklearn_clue._validation import (
+    Interval,
+    StrOptions,
     _check_feature_names_in,
     _fit_context,
     check_count,
@@ -59,7 +61,7 @@ class VAEAC(LatentModule):
         self.prior_network = ResidualMLP((2 * n_encoded, *widths, 2 * latent_dim))
         self.recognition = ResidualMLP((3 * n_encoded, *widths, 2 * latent_dim))
         self.decoder = ResidualMLP(
-            (latent_dim + 2 * n_encoded, *widths[::-1], n_encoded)
+            (latent_dim + 2 * n_encoded, *widths[::-1], self.likelihood.n_outputs)
         )
         # Two networks with random outputs disagree wildly about the latents. With
         # zeros both say a standard normal, and the KL divergence starts at zero.
@@ -99,6 +101,27 @@ class VAEAC(LatentModule):
         return self.decoder(torch.cat([z, observed * x, observed], -1))
 
     def impute(self, x, observed, n_draws=20):
+        outputs = self._output_draws(x, observed, n_draws)
+        expected = self.likelihood.mean(outputs).mean(1)
+        return observed * x + (1 - observed) * expected
+
+    def moments(self, x, observed, n_draws):
+        """Mean and variance of each column given what is observed.
+
+        Returns
+        -------
+        moments : Tensor of shape (n_rows, 2, n_encoded)
+            Variances are those of numbers: what the decoder leaves open, and how much
+            its means differ between latents.
+        """
+        outputs = self._output_draws(x, observed, n_draws)
+        expected = self.likelihood.mean(outputs)
+        noise = self.likelihood.variance(outputs).expand_as(expected).mean(1)
+        spread = expected.var(1, unbiased=False)
+        return torch.stack([expected.mean(1), noise + spread], 1)
+
+    def _output_draws(self, x, observed, n_draws):
+        """Outputs of the decoder for latents drawn given what is observed."""
         mean, std = (part.unsqueeze(1) for part in self.prior(x, observed))
         z = mean + std * even_noise(n_draws, self.latent_dim).to(x)
         x_draws, observed_draws = (
@@ -106,8 +129,7 @@ class VAEAC(LatentModule):
             for part in (x, observed)
         )
         outputs = self.outputs(z.flatten(0, 1), x_draws, observed_draws)
-        expected = self.likelihood.mean(outputs).unflatten(0, (len(x), n_draws)).mean(1)
-        return observed * x + (1 - observed) * expected
+        return outputs.unflatten(0, (len(x), n_draws))
 
     def complete(self, x, observed, generator):
         """Draw what is not observed."""
@@ -143,9 +165,10 @@ class VAEACImputer(BaseGenerative):
         `"passthrough"` that X is numeric and scaled already. A fitted encoder is kept
         as it is if wrapped in :class:`~sklearn.frozen.FrozenEstimator`.
 
-    noise_variance : float or "learned", default="learned"
+    noise_variance : float, "learned" or "predicted", default="learned"
         Variance of the numbers given latents and observed values, in units of the
-        standardised columns. `"learned"` finds one per column.
+        standardised columns. `"learned"` finds one per column, `"predicted"` one for
+        each cell, for numbers that are noisier in some rows than in others.
 
     n_draws : int, default=50
         Latents over which :meth:`transform` averages.
@@ -266,6 +289,10 @@ class VAEACImputer(BaseGenerative):
         **BaseGenerative._parameter_constraints,
         "n_draws": BaseGenerative._parameter_constraints["batch_size"],
         "add_indicator": ["boolean"],
+        "noise_variance": [
+            Interval(Real, 0, None, closed="neither"),
+            StrOptions({"learned", "predicted"}),
+        ],
     }
 
     def __init__(
@@ -427,20 +454,56 @@ class VAEACImputer(BaseGenerative):
         proba : ndarray of shape (n_samples, n_categories)
             In the order of `schema_.column(feature).categories`.
         """
-        _, x, present = self._read(X)
-        names = self.schema_.names
-        if isinstance(feature, Integral) and feature not in names:
-            column = self.schema_.columns[feature]
-        else:
-            column = self.schema_.column(feature)
+        column, x, present = self._hide(X, feature)
         if column.kind != "category":
             raise ValueError(
                 f"Column {column.name!r} is a number. Only categories have "
-                "probabilities; draw numbers with sample."
+                "probabilities; ask number_moments, or draw numbers with sample."
             )
+        return self._expected(x, present)[:, column.block]
+
+    def number_moments(self, X, feature):
+        """Predict mean and standard deviation of a number from the other columns.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows, complete or not. Their values of the feature are not looked at.
+
+        feature : str or int
+            Name of the feature, or its position.
+
+        Returns
+        -------
+        mean, std : ndarray of shape (n_samples,)
+            Moments of the distribution that :meth:`sample` draws from, in the unit of
+            the feature.
+        """
+        column, x, present = self._hide(X, feature)
+        if column.kind != "number":
+            raise ValueError(
+                f"Column {column.name!r} is a category, which has no mean. Ask "
+                "category_proba for its probabilities."
+            )
+        moments = self._by_rows(
+            lambda module, x, present: module.moments(x, present, self.n_draws),
+            x,
+            present,
+            n_copies=self.n_draws,
+        )
+        mean, variance = moments[:, :, column.span[0]].T
+        return column.center + column.scale * mean, column.scale * np.sqrt(variance)
+
+    def _hide(self, X, feature):
+        """Find a column, and encode rows in which it is missing."""
+        _, x, present = self._read(X)
+        if isinstance(feature, Integral) and feature not in self.schema_.names:
+            column = self.schema_.columns[feature]
+        else:
+            column = self.schema_.column(feature)
         present = present.copy()
         present[:, column.block] = 0
-        return self._expected(x, present)[:, column.block]
+        return column, x, present
 
     def get_feature_names_out(self, input_features=None):
         """Get the names of the columns that `transform` returns.

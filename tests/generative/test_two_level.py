@@ -109,6 +109,16 @@ def test_joblib(model, clusters, tmp_path):
     )
 
 
+def test_common_noise_cancels_in_differences(model, clusters):
+    near = clusters[:100].assign(x=clusters["x"] + 1e-4)
+    steps = {
+        common: model.score_samples(clusters[:100], 20, common_noise=common)
+        - model.score_samples(near, 20, common_noise=common)
+        for common in (False, True)
+    }
+    assert steps[True].std() < 0.1 * steps[False].std()
+
+
 def test_score_is_the_mean(model, clusters):
     assert model.score(clusters[:50]) == pytest.approx(
         model.score_samples(clusters[:50]).mean()

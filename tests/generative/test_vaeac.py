@@ -325,3 +325,34 @@ def test_counts_are_checked(frame, frame_imputer):
         frame_imputer.sample(frame, 0)
     with pytest.raises(ValueError, match="n_importance must be a positive"):
         frame_imputer.score_samples(frame, 0)
+
+
+def test_number_moments_are_those_of_the_draws():
+    rng = np.random.default_rng(0)
+    a = rng.normal(5, 2, size=800)
+    noise = np.where(a > 5, 3.0, 0.3)
+    X = pd.DataFrame({"a": a, "b": 100 + 4 * a + noise * rng.normal(size=800)})
+    X["c"] = np.where(a > 5, "x", "y")
+    imputer = VAEACImputer(
+        2,
+        (30, 30),
+        noise_variance="predicted",
+        learning_rate=1e-2,
+        max_iter=40,
+        n_draws=500,
+        random_state=0,
+    ).fit(X)
+    rows = pd.DataFrame({"a": [3.0, 7.0], "b": np.nan, "c": ["y", "x"]})
+    mean, std = imputer.number_moments(rows, "b")
+    np.testing.assert_allclose(mean, [112, 128], atol=2)
+    assert std[0] < 1.8 < std[1]
+    copies = rows.loc[np.tile(rows.index, 2000)].reset_index(drop=True)
+    (drawn,) = imputer.sample(copies, random_state=0)
+    draws = drawn["b"].to_numpy().reshape(2000, 2)
+    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=4 * std.max() / 2000**0.5)
+    np.testing.assert_allclose(draws.std(axis=0), std, rtol=0.1)
+    # What is asked for is not looked at.
+    told = imputer.number_moments(rows.assign(b=0.0), 1)
+    np.testing.assert_array_equal(told, (mean, std))
+    with pytest.raises(ValueError, match="'c' is a category"):
+        imputer.number_moments(rows, "c")
