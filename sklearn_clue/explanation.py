@@ -111,6 +111,11 @@ class Explanation:
         Uncertainty about the plain auto-encoding of each row: what the generator alone
         explains away, before any search. None where there is no generator.
 
+    distance_floor : ndarray of shape (n_rows,), default=None
+        L1 distance of each row from the nearest row that the generator was found to
+        make: the part of `distance` that no search can avoid. None where there is no
+        generator.
+
     objective : ndarray of shape (n_rows,), default=None
         Value of the objective at the counterfactual.
 
@@ -203,6 +208,7 @@ class Explanation:
     candidates: list | None = None
     candidate_details: pd.DataFrame | None = None
     uncertainty_reconstructed: Uncertainty | None = None
+    distance_floor: np.ndarray | None = None
     objective: np.ndarray | None = None
     n_iter: np.ndarray | None = None
     converged: np.ndarray | None = None

@@ -69,6 +69,7 @@ class Found(NamedTuple):
     path_z: np.ndarray | None = None  # (n_rows, n_candidates, n_points, n_latent)
     path_value: np.ndarray | None = None  # (n_rows, n_candidates, n_points)
     reconstructed: np.ndarray | None = None  # (n_rows, n_encoded)
+    floor: np.ndarray | None = None  # (n_rows,)
 
 
 class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
@@ -512,6 +513,7 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
             prediction_before=self._in_words(before[1]),
             prediction_after=self._in_words(prediction[best]),
             distance=distance[best],
+            distance_floor=found.floor,
             objective=objective[best],
             n_iter=found.n_iter[which],
             converged=found.converged[which],

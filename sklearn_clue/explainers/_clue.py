@@ -36,8 +36,9 @@ from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
 N_LOOKS = 32
 N_NEAREST = 15
 
-# A row whose counterfactual is this close, in encoded space, has come back as it was.
-UNMOVED = 1e-6
+# A counterfactual that is hardly farther from its row than the nearest row that the
+# generator can make explains nothing: it is the row, rebuilt.
+REBUILT = 1.1
 
 
 class ClueSearch:
@@ -138,7 +139,10 @@ class ClueSearch:
             )
 
         anchor = x0[row]
-        starts = self._first_points(decode, uncertainty, L1Distance(anchor), start)
+        first = torch.arange(n_rows) * self.n_starts
+        nearest = self._nearest(decode, L1Distance(anchor), z0, first)
+        floor = L1Distance(anchor)(decode(nearest, first), first)
+        starts = self._first_points(decode, uncertainty, start, nearest, first)
         # Each search may also start where the one with the next smaller weight ended,
         # as along the path of a lasso: most of the way is behind it then.
         found, before = [None] * len(self.distance_weights), []
@@ -155,32 +159,36 @@ class ClueSearch:
                 rule=self.rule,
             )
             before = [result.best]
-            found[position] = self._as_found(result, n_rows, reconstructed)
+            found[position] = self._as_found(result, n_rows, reconstructed, floor)
         return found
 
-    def _first_points(self, decode, uncertainty, distance, start):
-        """The starts, and points nearer to the rows that are explained.
+    def _nearest(self, decode, distance, z, searches):
+        """Go from latents to such as decode to nearer rows, by the generator alone."""
+        least = distance(decode(z, searches), searches)
+        start = z
+        # Gradients do not lead out of a wrong category that the decoder is sure of:
+        # look around first.
+        spread = torch.linspace(0.1, 2.0, N_LOOKS)[:, None]
+        for look in spread * even_noise(N_LOOKS, z.shape[1]).to(z.dtype):
+            there = distance(decode(start + look, searches), searches)
+            z = torch.where((there < least)[:, None], start + look, z)
+            least = torch.minimum(there, least)
+        z, _ = adam(decode, distance, 0.0, z, searches, N_NEAREST, self.learning_rate)
+        return z
+
+    def _first_points(self, decode, uncertainty, start, nearest, first):
+        """The starts, and for the first of each row the point nearest to the row.
 
         Differs from the paper: what the encoder gives decodes to a row that is some
         way off, and the search would spend most of its steps on coming nearer. That
         needs the generator alone, so it is done before the predictor is asked.
         """
         everyone = torch.arange(len(start))
-
         if self.init == "zeros":
             return [evaluate(decode, uncertainty, start, everyone)]
-        z, least = start, distance(decode(start, everyone), everyone)
-        # Gradients do not lead out of a wrong category that the decoder is sure of:
-        # look around first.
-        spread = torch.linspace(0.1, 2.0, N_LOOKS)[:, None]
-        for look in spread * even_noise(N_LOOKS, start.shape[1]).to(start.dtype):
-            there = distance(decode(start + look, everyone), everyone)
-            z = torch.where((there < least)[:, None], start + look, z)
-            least = torch.minimum(there, least)
-        z, _ = adam(decode, distance, 0.0, z, everyone, N_NEAREST, self.learning_rate)
         # Starts with noise are there to end elsewhere.
-        is_first = everyone % self.n_starts == 0
-        z = torch.where(is_first[:, None], z, start)
+        z = start.clone()
+        z[first] = nearest
         # The start itself is seldom the better one.
         return [
             evaluate(decode, uncertainty, start, everyone, with_slope=False),
@@ -207,7 +215,7 @@ class ClueSearch:
         noise = torch.nn.functional.pad(noise, (0, 0, 1, 0))
         return (z0[:, None] + self.init_noise * noise).flatten(0, 1)
 
-    def _as_found(self, result, n_rows, reconstructed):
+    def _as_found(self, result, n_rows, reconstructed, floor):
         shape = (n_rows, self.n_starts)
         return Found(
             x=result.best.x.unflatten(0, shape).numpy(),
@@ -216,6 +224,7 @@ class ClueSearch:
             path_z=result.path_z.unflatten(0, shape).numpy(),
             path_value=result.path_value.unflatten(0, shape).numpy(),
             reconstructed=reconstructed.numpy(),
+            floor=floor.numpy(),
         )
 
 
@@ -314,8 +323,9 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         The paper chooses λ such that uncertainty and distance are of similar size
         (Sec. 3). This is 0 where their means over the rejected rows of X are equal and
         -1 where one of them vanishes, so that a search over `distance_weight` finds
-        the balance. A row that comes back as it was has no distance and counts as -1:
-        others with a large one cannot make up for it.
+        the balance. Rows that come back as near as the generator can rebuild them
+        count as -1: what it cannot avoid is a distance as well, and a large weight
+        would make it as large as the uncertainty, with nothing explained.
 
         Parameters
         ----------
@@ -329,8 +339,8 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         -------
         score : float
             `-|H - D| / (H + D)` of the mean uncertainty H and the mean weighted
-            distance D of the explanations that differ from their row, averaged with
-            the -1 of those that do not.
+            distance D of the rows that moved, averaged with the -1 of those that did
+            not: `distance` at most 1.1 times `distance_floor` of the explanation.
         """
         return float(self._scores(X, (self._trade_off_value(),))[0])
 
@@ -412,7 +422,7 @@ def _take(value, rows, n_rows):
 
 def balance(explanation):
     """Score of `CLUEExplainer.score` for one explanation."""
-    has_moved = explanation.distance > UNMOVED
+    has_moved = explanation.distance > REBUILT * explanation.distance_floor
     total = explanation.objective[has_moved].mean() if has_moved.any() else 0.0
     if total <= 0:
         return -1.0

@@ -397,25 +397,32 @@ def test_a_sweep_fits_each_part_once_per_fold(tmp_path, table, with_memory):
     assert N_FITS == {CountedModel: 4, CountedVAE: 4}
 
 
+def is_past_balance(explanation):
+    """Whether the distance outweighs the uncertainty, or rows have stopped moving."""
+    weight = explanation.distance_weight / explanation.encoded.shape[1]
+    far = weight * explanation.distance.mean()
+    moved = explanation.distance > 1.1 * explanation.distance_floor
+    return far > explanation.objective.mean() - far or moved.mean() < 0.5
+
+
 def test_score_peaks_where_the_terms_balance(fitted, table):
     X, _, _ = table
-    weights = np.logspace(-2, 2, 9)
+    weights = np.logspace(-3, 2, 21)
     scores = fitted._scores(X, tuple(weights))
-    ratios = []
-    for explanation in fitted.explain_path(X[fitted.rejects(X)], weights):
-        far = explanation.distance_weight / fitted._space.schema.n_encoded
-        far = far * explanation.distance.mean()
-        ratios.append(far / (explanation.objective.mean() - far))
-    assert np.argmax(scores) == np.argmin(np.abs(np.log(ratios)))
+    paths = fitted.explain_path(X[fitted.rejects(X)], weights)
+    past = [is_past_balance(explanation) for explanation in paths]
+    assert not past[0] and past[-1]
+    assert abs(np.argmax(scores) - np.argmax(past)) <= 2  # half of a power of ten
     assert -1 <= min(scores) and max(scores) <= 0
 
 
-def test_rows_that_do_not_move_are_not_balanced():
-    def score(distance, objective):
+def test_rows_that_are_only_rebuilt_are_not_balanced():
+    def score(distance, objective, floor=0.0):
         return balance(
             SimpleNamespace(
                 distance_weight=4.0,
                 distance=np.array(distance),
+                distance_floor=np.full(len(distance), floor),
                 objective=np.array(objective),
                 encoded=np.zeros((len(distance), 8)),
             )
@@ -424,18 +431,29 @@ def test_rows_that_do_not_move_are_not_balanced():
     # λ/d is ½: uncertainty and distance are 1 and 1, and 3 and 1.
     assert score([2.0, 2.0], [2.0, 2.0]) == 0
     assert score([2.0, 2.0], [4.0, 4.0]) == -0.5
+    # Rows that stay where they are, and rows that are rebuilt badly and no more.
     assert score([0.0, 0.0], [1.0, 1.0]) == -1
+    assert score([2.0, 2.0], [2.0, 2.0], floor=1.9) == -1
+    assert score([2.0, 2.0], [2.0, 2.0], floor=1.8) == 0
     # Half of the rows move and balance. One row goes so far that the means over all
     # of them would balance.
     assert score([0.0, 2.0], [1.0, 2.0]) == -0.5
     assert score([0.0, 0.0, 6.0], [1.0, 1.0, 4.0]) == pytest.approx(-5 / 6)
 
 
+def test_floor_is_what_no_weight_can_avoid(fitted, table):
+    X, _, _ = table
+    free, bound = fitted.explain_path(X[:20], [0.01, 1e6])
+    np.testing.assert_array_equal(free.distance_floor, bound.distance_floor)
+    assert (bound.distance <= bound.distance_floor + 1e-6).all()
+    assert free.distance.mean() > 1.5 * free.distance_floor.mean()
+
+
 @pytest.mark.real_data
 def test_search_finds_the_balance_on_wine(fetch, tmp_path):
     X, y = fetch("fetch_wine_quality", return_X_y=True)
     X, y = X[::4], y[::4]
-    weights = np.geomspace(0.1, 100, 8)
+    weights = np.geomspace(0.01, 10, 8)
     search = GridSearchCV(
         CLUEExplainer(regressor(), vae(), memory=str(tmp_path), random_state=0),
         {"distance_weight": weights},
@@ -448,10 +466,8 @@ def test_search_finds_the_balance_on_wine(fetch, tmp_path):
     for _ in range(6):
         middle = (low + high) / 2
         clue.set_params(distance_weight=float(np.exp(middle)))
-        explanation = clue.explain(unsure)
-        far = clue.distance_weight / X.shape[1] * explanation.distance.mean()
-        is_too_far = far > explanation.objective.mean() - far
-        low, high = (low, middle) if is_too_far else (middle, high)
+        is_past = is_past_balance(clue.explain(unsure))
+        low, high = (low, middle) if is_past else (middle, high)
     assert weights[0] < np.exp(low) and np.exp(high) < weights[-1]
     step = np.log(weights[1] / weights[0])
     assert abs(np.log(search.best_params_["distance_weight"]) - low) <= step
