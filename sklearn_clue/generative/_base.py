@@ -66,7 +66,7 @@ class LatentModel(Protocol):
 
     See Also
     --------
-    VAEEncoder : Its attribute `module_` is one.
+    sklearn_clue.VAEEncoder : Its attribute `module_` is one.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class ConditionalModel(Protocol):
 
     See Also
     --------
-    VAEACImputer : Its attribute `module_` is one.
+    sklearn_clue.VAEACImputer : Its attribute `module_` is one.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class DensityModel(Protocol):
 
     See Also
     --------
-    VAEEncoder : Its attribute `module_` is one.
+    sklearn_clue.VAEEncoder : Its attribute `module_` is one.
 
     Examples
     --------

@@ -124,7 +124,7 @@ class TwoLevelVAEAC(BaseEstimator):
 
     See Also
     --------
-    VAEACImputer : The model of rows.
+    sklearn_clue.VAEACImputer : The model of rows.
 
     References
     ----------
