@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_memory
 
 from sklearn_clue._torch import ROWS_PER_TILE, one_thread
 from sklearn_clue._validation import (
+    DocLinkMixin,
     Interval,
     _routing_enabled,
     _safe_indexing,
@@ -62,7 +63,7 @@ class Found(NamedTuple):
     reconstructed: np.ndarray | None  # (n_rows, n_encoded)
 
 
-class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
+class BaseUncertaintyExplainer(DocLinkMixin, MetaEstimatorMixin, BaseEstimator):
     """Fit a predictor and a generator, and explain why the predictor is unsure.
 
     A subclass sets `_default_generator` and `_search`, which changes rows in encoded

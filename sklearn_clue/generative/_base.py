@@ -33,6 +33,7 @@ from sklearn_clue._torch import (
 )
 from sklearn_clue._validation import (
     CallbackSupportMixin,
+    DocLinkMixin,
     HasMethods,
     Interval,
     StrOptions,
@@ -410,7 +411,7 @@ class ModuleState(NamedTuple):
 
 
 class BaseGenerative(
-    EncoderOwner, CallbackSupportMixin, TransformerMixin, BaseEstimator
+    DocLinkMixin, EncoderOwner, CallbackSupportMixin, TransformerMixin, BaseEstimator
 ):
     """What estimators around a `LatentModule` share.
 
