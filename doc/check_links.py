@@ -37,7 +37,8 @@ def broken_links(root):
     pages = {path: Page(path) for path in paths}
     for path, page in sorted(pages.items()):
         for link in page.links:
-            parts = urlsplit(link)
+            # A fragment of text, as scikit-learn's tooltips have it, is no anchor.
+            parts = urlsplit(link.partition("#:~:")[0])
             if parts.scheme or parts.netloc:
                 continue
             target = path

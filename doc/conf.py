@@ -12,8 +12,11 @@ from docutils import nodes
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 
 import sklearn_clue
+from sklearn_clue import _validation
 
 os.environ.setdefault("TQDM_DISABLE", "1")
+# Estimators shown in the gallery link to their pages in this very build.
+_validation.documentation_address = lambda: "../.."
 
 project = "sklearn_clue"
 copyright = "the sklearn_clue developers"
