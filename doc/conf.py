@@ -1,6 +1,22 @@
-"""Sphinx configuration."""
+"""Sphinx configuration. Builds without a network and without warnings:
+
+python -m sphinx -W --keep-going -b html doc doc/_build/html
+
+`-D plot_gallery=0` leaves the examples unexecuted.
+"""
+
+import os
+import pydoc
+
+from docutils import nodes
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 
 import sklearn_clue
+from sklearn_clue import _validation
+
+os.environ.setdefault("TQDM_DISABLE", "1")
+# Estimators shown in the gallery link to their pages in this very build.
+_validation.documentation_address = lambda: "../.."
 
 project = "sklearn_clue"
 copyright = "the sklearn_clue developers"
@@ -9,16 +25,100 @@ version = release = sklearn_clue.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.intersphinx",
+    "matplotlib.sphinxext.plot_directive",
     "numpydoc",
+    "sphinx_gallery.gen_gallery",
 ]
-autosummary_generate = True
-numpydoc_class_members_toctree = False
-numpydoc_show_class_members = False
-default_role = "literal"
+templates_path = ["_templates"]
 exclude_patterns = ["_build", "results", "whats_new"]
-html_theme = "pydata_sphinx_theme"
-intersphinx_mapping = {
-    "python": ("https://docs.python.org/3", None),
-    "sklearn": ("https://scikit-learn.org/stable", None),
+default_role = "literal"
+# Every name that a docstring or a page refers to must exist.
+nitpicky = True
+
+autosummary_generate = True
+autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
+numpydoc_show_class_members = False  # the template of a class does
+
+plot_include_source = False
+plot_html_show_source_link = False
+plot_html_show_formats = False
+plot_formats = [("png", 130)]
+
+sphinx_gallery_conf = {
+    # Benchmarks have no header, so they are not in the gallery.
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "subsection_order": [
+        f"../examples/{room}" for room in ("quickstart", "advanced", "paper")
+    ],
+    "within_subsection_order": "ExampleTitleSortKey",
+    # The examples of the paper's room that need its data are shown, not executed.
+    "filename_pattern": r"/plot_(?!mnist)",
+    "backreferences_dir": "generated/backreferences",
+    "doc_module": ("sklearn_clue",),
+    "reference_url": {"sklearn_clue": None},
+    "abort_on_example_error": False,
+    "download_all_examples": False,
+    "show_signature": False,
+    "show_memory": False,
+    "matplotlib_animations": False,
+    "copyfile_regex": "",
+    "remove_config_comments": True,
 }
+
+html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_css_files = ["sklearn_clue.css"]
+html_title = f"sklearn_clue {version}"
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "sklearn_clue"},
+    "navbar_align": "left",
+    "navigation_with_keys": False,
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_toc_level": 2,
+    "collapse_navigation": True,
+}
+html_sidebars = {"api": [], "developers": [], "generated/*": []}
+
+# Where other projects keep the page of a name. Intersphinx would fetch their
+# inventories over the network at each build.
+_PAGES = {
+    "sklearn": "https://scikit-learn.org/stable/modules/generated/{page}.html",
+    "matplotlib": "https://matplotlib.org/stable/api/_as_gen/{page}.html",
+    "pandas": "https://pandas.pydata.org/docs/reference/api/{page}.html",
+}
+# What the docstrings of inherited methods refer to.
+_LABELS = {
+    "accuracy_score": "modules/model_evaluation.html#accuracy-score",
+    "df_output_transform": "modules/df_output_transform.html",
+    "meta-estimator": "glossary.html#term-meta-estimator",
+    "metadata_routing": "metadata_routing.html",
+    "r2_score": "modules/model_evaluation.html#r2-score",
+    "sphx_glr_auto_examples_miscellaneous_plot_set_output.py": (
+        "auto_examples/miscellaneous/plot_set_output.html"
+    ),
+}
+
+
+def _link_elsewhere(app, env, node, contnode):
+    """Link to a name of another project, if it exists in the installed version."""
+    target = node.get("reftarget", "")
+    if node.get("reftype") in {"ref", "term"} and target in _LABELS:
+        link = f"https://scikit-learn.org/stable/{_LABELS[target]}"
+        return nodes.reference("", "", contnode, refuri=link, internal=False)
+    pattern = _PAGES.get(target.partition(".")[0])
+    if pattern is None or pydoc.locate(target) is None:
+        return None
+    is_member = node.get("reftype") in {"meth", "attr"}
+    page = target.rpartition(".")[0] if is_member else target
+    link = pattern.format(page=page)
+    return nodes.reference("", "", contnode, refuri=link, internal=False)
+
+
+def setup(app):
+    app.connect("missing-reference", _link_elsewhere)

@@ -4,7 +4,10 @@ Everything else in the package imports validation helpers from here, so a new
 scikit-learn release can break one file at most.
 """
 
+import sys
+from importlib.metadata import PackageNotFoundError, metadata
 from numbers import Integral
+from pathlib import Path
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -47,6 +50,40 @@ except ImportError:  # scikit-learn < 1.9
 
     def with_callbacks(method):
         return method
+
+
+def documentation_address():
+    """Where the documentation is: published, or built in this checkout, or nowhere."""
+    try:
+        urls = metadata("sklearn-clue").get_all("Project-URL") or []
+    except PackageNotFoundError:  # used from a folder, without being installed
+        urls = []
+    for url in urls:
+        label, _, address = url.partition(", ")
+        if label == "Documentation":
+            return address.rstrip("/")
+    built = Path(__file__).parents[1] / "doc" / "_build" / "html"
+    return built.as_uri() if (built / "generated").is_dir() else ""
+
+
+class DocLinkMixin:
+    """Link what a notebook shows of an estimator to its page of our documentation.
+
+    Without a link, scikit-learn shows no tooltips of parameters either.
+    """
+
+    _doc_link_module = "sklearn_clue"
+
+    @property
+    def _doc_link_template(self):
+        address = documentation_address()
+        return f"{address}/generated/{{page}}.html" if address else ""
+
+    def _doc_link_url_param_generator(self):
+        name, module = type(self).__name__, type(self).__module__
+        if hasattr(sys.modules["sklearn_clue"], name):
+            return {"page": f"sklearn_clue.{name}"}
+        return {"page": f"{module.partition('._')[0]}.{name}"}
 
 
 def check_count(name, value):
@@ -113,6 +150,7 @@ def merge_repeated_rows(weight, *arrays):
 
 __all__ = [
     "CallbackSupportMixin",
+    "DocLinkMixin",
     "HasMethods",
     "Hidden",
     "Interval",
@@ -126,6 +164,7 @@ __all__ = [
     "check_count",
     "check_is_fitted",
     "check_widths",
+    "documentation_address",
     "drop_weightless_rows",
     "is_pandas_df",
     "is_polars_df",

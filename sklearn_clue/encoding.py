@@ -16,6 +16,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import has_fit_parameter
 
 from sklearn_clue._validation import (
+    DocLinkMixin,
     StrOptions,
     _check_feature_names_in,
     _check_sample_weight,
@@ -51,11 +52,17 @@ class ColumnSchema:
     categories : tuple, default=None
         The known values of a category, in the order of their indicators.
 
-    center, scale : float, default=None
-        The encoded number is `(value - center) / scale`.
+    center : float, default=None
+        Of a number, which is encoded as `(value - center) / scale`.
 
-    low, high : int or float, default=None
-        The range of a number seen in `fit`: ints for a column of integers.
+    scale : float, default=None
+        See `center`.
+
+    low : int or float, default=None
+        The smallest number seen in `fit`: an int for a column of integers.
+
+    high : int or float, default=None
+        The largest number seen in `fit`.
 
     percentiles : tuple of float, default=None
         The training percentiles 0, 1, ..., 100 of a number, in the user's units.
@@ -220,7 +227,7 @@ class FeatureSchema:
         return None
 
 
-class TabularEncoder(TransformerMixin, BaseEstimator):
+class TabularEncoder(DocLinkMixin, TransformerMixin, BaseEstimator):
     """Encode a table of numbers and categories for a network, and decode it again.
 
     Numbers are standardised to zero mean and unit variance; a constant column becomes

@@ -621,9 +621,12 @@ def knee_distances(gain, cost, *, max_gain=None, max_cost=None):
     cost : array-like of shape (n_points,)
         What is to be small, for example the distance from the original rows.
 
-    max_gain, max_cost : float, default=None
-        The values that count as all the gain and all the cost; None means the largest
-        ones given. Pass those over all methods to compare methods.
+    max_gain : float, default=None
+        What counts as all of the gain; None means the largest one given. To compare
+        methods, pass the largest one of all of them.
+
+    max_cost : float, default=None
+        What counts as all of the cost, likewise.
 
     Returns
     -------
@@ -663,9 +666,11 @@ def knee_index(gain, cost, *, max_gain=None, max_cost=None):
     cost : array-like of shape (n_points,)
         What is to be small, for example the distance from the original rows.
 
-    max_gain, max_cost : float, default=None
-        The values that count as all the gain and all the cost; None means the largest
-        ones given.
+    max_gain : float, default=None
+        What counts as all of the gain; None means the largest one given.
+
+    max_cost : float, default=None
+        What counts as all of the cost, likewise.
 
     Returns
     -------

@@ -3,7 +3,7 @@
 from sklearn import pipeline as sklearn_pipeline
 from sklearn.utils.metaestimators import available_if
 
-from sklearn_clue._validation import check_is_fitted
+from sklearn_clue._validation import DocLinkMixin, check_is_fitted
 
 __all__ = ["Pipeline", "make_pipeline"]
 
@@ -17,7 +17,7 @@ def _last_step_has(method):
     return check
 
 
-class Pipeline(sklearn_pipeline.Pipeline):
+class Pipeline(DocLinkMixin, sklearn_pipeline.Pipeline):
     """A scikit-learn Pipeline that explains, if its last step does.
 
     All that :class:`sklearn.pipeline.Pipeline` does, and `explain`, `explain_path`,

@@ -44,8 +44,9 @@ class Uncertainty(NamedTuple):
 
     See Also
     --------
-    decompose_entropy : For class probabilities, in nats; the parts add up.
-    decompose_variance : For regression, as standard deviations; their squares add up.
+    uncertainty.decompose_entropy : For class probabilities, in nats; the parts add up.
+    uncertainty.decompose_variance : For regression, as standard deviations; their
+        squares add up.
 
     Examples
     --------

@@ -27,6 +27,7 @@ from sklearn_clue._progress import EpochProgress
 from sklearn_clue._torch import as_tensor, pad_rows, row_blocks, to_numpy
 from sklearn_clue._validation import (
     CallbackSupportMixin,
+    DocLinkMixin,
     HasMethods,
     Interval,
     StrOptions,
@@ -69,7 +70,7 @@ MAX_TEMPERATURE = 1.1
 MAX_REJECTED = 0.1
 
 
-class _BaseBayesianMLP(EncoderOwner, CallbackSupportMixin, BaseEstimator):
+class _BaseBayesianMLP(DocLinkMixin, EncoderOwner, CallbackSupportMixin, BaseEstimator):
     """What the two estimators share: all but the target."""
 
     _parameter_constraints: dict = {
@@ -515,9 +516,12 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
     batch_size : int, default=512
         Most rows in a batch.
 
-    prior_shape, prior_rate : float, default=10.0
-        Gamma hyperprior on the precision λ of each layer's weights and biases, which
-        have the prior Normal(0, 2 / (λ n_inputs)).
+    prior_shape : float, default=10.0
+        Shape of the Gamma hyperprior on the precision λ of each layer's weights and
+        biases, which have the prior Normal(0, 2 / (λ n_inputs)).
+
+    prior_rate : float, default=10.0
+        Rate of that hyperprior.
 
     n_chains : int, default=2
         Number of independent chains. More than one shows whether they agree.
@@ -905,9 +909,12 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
     batch_size : int, default=512
         Most rows in a batch.
 
-    prior_shape, prior_rate : float, default=10.0
-        Gamma hyperprior on the precision λ of each layer's weights and biases, which
-        have the prior Normal(0, 2 / (λ n_inputs)).
+    prior_shape : float, default=10.0
+        Shape of the Gamma hyperprior on the precision λ of each layer's weights and
+        biases, which have the prior Normal(0, 2 / (λ n_inputs)).
+
+    prior_rate : float, default=10.0
+        Rate of that hyperprior.
 
     n_chains : int, default=2
         Number of independent chains. More than one shows whether they agree.
@@ -974,8 +981,11 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
     n_iter_ : int
         Epochs run by each chain in the last `fit`.
 
-    target_mean_, target_scale_ : ndarray of shape (n_outputs,)
-        The target is standardised by these inside.
+    target_mean_ : ndarray of shape (n_outputs,)
+        Mean of the target, taken off inside.
+
+    target_scale_ : ndarray of shape (n_outputs,)
+        Standard deviation of the target, by which it is divided inside.
 
     n_features_in_ : int
         Number of features seen during `fit`.

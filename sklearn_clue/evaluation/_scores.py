@@ -276,9 +276,12 @@ def knee_point_distance(gain, cost, *, max_gain=None, max_cost=None):
     cost : array-like of shape (n_points,)
         What is to be small, for example the distance from the original rows.
 
-    max_gain, max_cost : float, default=None
-        The values that count as all the gain and all the cost; None means the largest
-        ones given. To compare methods, pass the largest ones of all of them.
+    max_gain : float, default=None
+        What counts as all of the gain; None means the largest one given. To compare
+        methods, pass the largest one of all of them.
+
+    max_cost : float, default=None
+        What counts as all of the cost, likewise.
 
     Returns
     -------

@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_memory
 
 from sklearn_clue._torch import ROWS_PER_TILE, one_thread
 from sklearn_clue._validation import (
+    DocLinkMixin,
     HasMethods,
     Interval,
     StrOptions,
@@ -72,7 +73,7 @@ class Found(NamedTuple):
     floor: np.ndarray | None = None  # (n_rows,)
 
 
-class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
+class BaseUncertaintyExplainer(DocLinkMixin, MetaEstimatorMixin, BaseEstimator):
     """Fit a predictor and a generator, and explain why the predictor is unsure.
 
     A subclass sets `_method`, its name; `_trade_off`, the name of the parameter that

@@ -480,8 +480,11 @@ class CLUEExplainer(_BaseCLUE):
     learning_rate : float, default=0.1
         Step size of Adam in latent space.
 
-    min_iter, max_iter : int, default=3 and 35
-        Fewest and most steps.
+    min_iter : int, default=3
+        Fewest steps of a row.
+
+    max_iter : int, default=35
+        Most steps of a row.
 
     tol : float, default=0.01
         A step that lowers the objective by less than this share of its first value is
@@ -681,8 +684,11 @@ class CLUEExplainerCV(_BaseCLUE):
     learning_rate : float, default=0.1
         Step size of Adam in latent space.
 
-    min_iter, max_iter : int, default=3 and 35
-        Fewest and most steps.
+    min_iter : int, default=3
+        Fewest steps of a row.
+
+    max_iter : int, default=35
+        Most steps of a row.
 
     tol : float, default=0.01
         Share of the first objective below which a step is a small one.

@@ -33,6 +33,7 @@ from sklearn_clue._torch import (
 )
 from sklearn_clue._validation import (
     CallbackSupportMixin,
+    DocLinkMixin,
     HasMethods,
     Interval,
     StrOptions,
@@ -66,7 +67,7 @@ class LatentModel(Protocol):
 
     See Also
     --------
-    VAEEncoder : Its attribute `module_` is one.
+    sklearn_clue.VAEEncoder : Its attribute `module_` is one.
 
     Examples
     --------
@@ -113,7 +114,7 @@ class ConditionalModel(Protocol):
 
     See Also
     --------
-    VAEACImputer : Its attribute `module_` is one.
+    sklearn_clue.VAEACImputer : Its attribute `module_` is one.
 
     Examples
     --------
@@ -149,7 +150,7 @@ class DensityModel(Protocol):
 
     See Also
     --------
-    VAEEncoder : Its attribute `module_` is one.
+    sklearn_clue.VAEEncoder : Its attribute `module_` is one.
 
     Examples
     --------
@@ -423,7 +424,7 @@ class ModuleState(NamedTuple):
 
 
 class BaseGenerative(
-    EncoderOwner, CallbackSupportMixin, TransformerMixin, BaseEstimator
+    DocLinkMixin, EncoderOwner, CallbackSupportMixin, TransformerMixin, BaseEstimator
 ):
     """What estimators around a `LatentModule` share.
 

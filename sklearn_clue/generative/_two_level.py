@@ -7,6 +7,7 @@ from sklearn.utils import check_random_state
 
 from sklearn_clue._torch import PRECISE_DTYPE, as_tensor, make_generator
 from sklearn_clue._validation import (
+    DocLinkMixin,
     HasMethods,
     _fit_context,
     check_count,
@@ -89,7 +90,7 @@ class TwoLevel(torch.nn.Module):
         return self.outer.bytes_per_row()
 
 
-class TwoLevelVAEAC(BaseEstimator):
+class TwoLevelVAEAC(DocLinkMixin, BaseEstimator):
     """Generate rows by a model of rows and a second model of its latents.
 
     Latents of an auto-encoder do not fill its prior: drawing from the prior gives
@@ -129,7 +130,7 @@ class TwoLevelVAEAC(BaseEstimator):
 
     See Also
     --------
-    VAEACImputer : The model of rows.
+    sklearn_clue.VAEACImputer : The model of rows.
 
     References
     ----------

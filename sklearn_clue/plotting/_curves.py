@@ -53,8 +53,11 @@ class LatentPathDisplay:
     best : int
         The step that was returned.
 
-    grid_x, grid_y : ndarray of shape (n_points,)
-        The coordinates of the landscape.
+    grid_x : ndarray of shape (n_points,)
+        The horizontal coordinates of the landscape.
+
+    grid_y : ndarray of shape (n_points,)
+        The vertical ones.
 
     uncertainty : ndarray of shape (n_points, n_points)
         The uncertainty at `grid_y` (first axis) and `grid_x`.
@@ -276,8 +279,11 @@ class UncertaintyMapDisplay:
 
     Parameters
     ----------
-    grid_x, grid_y : ndarray of shape (n_points,)
-        The coordinates of the maps.
+    grid_x : ndarray of shape (n_points,)
+        The horizontal coordinates of the maps.
+
+    grid_y : ndarray of shape (n_points,)
+        The vertical ones.
 
     maps : dict of str to ndarray of shape (n_points, n_points)
         The maps by what they show, `"prediction"` or a kind of uncertainty; their

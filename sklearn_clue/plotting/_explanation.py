@@ -215,8 +215,9 @@ def _draw_bars(ax, frame, title, n_left_out):
 class ImageExplanationDisplay:
     """Images, their counterfactuals, and the difference between the two.
 
-    The difference is the |Δ|·Δ of the paper, which keeps the sign and lets small noise
-    fade, on one symmetric scale for all rows; over colour channels, of their mean.
+    The difference is the `|Δ|·Δ` of the paper, which keeps the sign and lets small
+    noise fade, on one symmetric scale for all rows; over colour channels, of their
+    mean.
 
     Use :meth:`from_explanation` to make one.
 
@@ -229,7 +230,7 @@ class ImageExplanationDisplay:
         Images the model is surer of.
 
     differences : ndarray of shape (n_rows, height, width)
-        The differences |Δ|·Δ.
+        The differences `|Δ|·Δ`.
 
     captions : list of (str, str)
         For each row the texts beneath original and counterfactual.
