@@ -809,6 +809,9 @@ def _find_room(text, gap, taken, points):
     return None
 
 
+_RANDOM = "rejecting at random"
+
+
 class RejectionCurveDisplay:
     """Error among the rows a model keeps, as it rejects those it is least sure of.
 
@@ -994,17 +997,20 @@ class RejectionCurveDisplay:
             label=name or "rejecting the least sure",
             color=CYCLE[sum(line.get_linestyle() == "-" for line in ax.lines) % 7],
         )
+        # One entry in the legend says what all the dashed lines are.
+        is_said = any(line.get_label() == _RANDOM for line in ax.lines)
         self.random_line_ = ax.axhline(
             self.error[0],
             color=self.line_.get_color(),
             linestyle="--",
             linewidth=1,
-            label="rejecting at random",
+            label=None if is_said else _RANDOM,
         )
         ax.set_xlim(0, 100)
         if self.error.min() >= 0:  # an error has a natural zero, and the legend room
             top = max(np.max(line.get_ydata()) for line in ax.lines)
-            ax.set_ylim(0.0, 1.3 * top or 1.0)
+            n_entries = len(ax.get_legend_handles_labels()[1])
+            ax.set_ylim(0.0, (1.1 + 0.1 * n_entries) * top or 1.0)
         ax.set_xlabel("rows rejected, most uncertain first (%)")
         ax.set_ylabel(f"{literal(self.metric_name)} among the rows kept")
         ax.legend(loc="upper right")

@@ -360,6 +360,20 @@ def test_rejection_curve_of_estimators():
     assert other.line_.get_label() == r"\$a\$"
 
 
+def test_rejection_curves_share_a_legend_that_hides_nothing():
+    figure, ax = plt.subplots(figsize=(5, 4), layout="constrained")
+    for name, wrong in {"one": 3, "two": 4, "three": 2}.items():
+        y_true = np.arange(20) >= 20 - wrong
+        RejectionCurveDisplay.from_predictions(
+            y_true, np.zeros(20, bool), np.arange(20), name=name, ax=ax
+        )
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["one", "rejecting at random", "two", "three"]
+    figure.canvas.draw()
+    top = ax.transData.transform([0, 4 / 20])[1]
+    assert ax.get_legend().get_window_extent().y0 > top
+
+
 def test_rejection_curve_with_a_metric_and_outputs():
     def largest_error(y_true, y_pred):
         return np.abs(y_true - y_pred).max()
