@@ -7,6 +7,7 @@ tables.
 
 import copy
 import math
+import threading
 import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -55,6 +56,8 @@ ACTIVE_VARIANCE = 0.01
 
 # softplus of this is one: a network that answers zero means a standard normal.
 UNIT_SOFTPLUS = math.log(math.e - 1)
+
+_BUILDING = threading.Lock()
 
 
 @runtime_checkable
@@ -790,7 +793,8 @@ def draw_rows(module, n_samples, random_state, device):
 def build(module_class, config, seed):
     """Build the module that a config describes, with first weights from a seed."""
     # torch initialises layers from its global generator: fork it, seed the fork, and
-    # leave the caller's as it was.
-    with torch.random.fork_rng(devices=[]):
+    # leave the caller's as it was. One thread at a time, or they would draw from each
+    # other's seeds.
+    with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.random.default_generator.manual_seed(int(seed))
         return module_class(config)
