@@ -47,6 +47,7 @@ from sklearn_clue.bayesian._chains import (
 )
 from sklearn_clue.bayesian._diagnostics import effective_sample_size, split_r_hat
 from sklearn_clue.encoding import EncoderOwner
+from sklearn_clue.persistence import VersionedState
 from sklearn_clue.uncertainty import (
     EnsembleProvider,
     Uncertainty,
@@ -69,7 +70,9 @@ MAX_TEMPERATURE = 1.1
 MAX_REJECTED = 0.1
 
 
-class _BaseBayesianMLP(EncoderOwner, CallbackSupportMixin, BaseEstimator):
+class _BaseBayesianMLP(
+    EncoderOwner, CallbackSupportMixin, VersionedState, BaseEstimator
+):
     """What the two estimators share: all but the target."""
 
     _parameter_constraints: dict = {

@@ -41,6 +41,7 @@ from sklearn_clue.explainers._space import (
     read_constraints,
 )
 from sklearn_clue.explanation import Explanation, SearchPath
+from sklearn_clue.persistence import VersionedState
 from sklearn_clue.uncertainty import Uncertainty, as_provider
 
 # Candidates of a row this close to each other, in every position of encoded space
@@ -62,7 +63,7 @@ class Found(NamedTuple):
     reconstructed: np.ndarray | None  # (n_rows, n_encoded)
 
 
-class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
+class BaseUncertaintyExplainer(VersionedState, MetaEstimatorMixin, BaseEstimator):
     """Fit a predictor and a generator, and explain why the predictor is unsure.
 
     A subclass sets `_default_generator` and `_search`, which changes rows in encoded
@@ -253,6 +254,26 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
             tags.input_tags = inner.input_tags
         tags.input_tags.sparse = False
         return tags
+
+    def _pack_state(self, state):
+        provider = state.pop("_provider", None)
+        if provider is not None:
+            # All of it comes from the estimator, but for the unit of its inputs.
+            is_affine = isinstance(provider, AffineInputs)
+            unit = (provider.center, provider.scale) if is_affine else None
+            state["_unit_of_inputs"] = unit
+        return state
+
+    def _unpack_state(self, state):
+        if "_unit_of_inputs" in state:
+            unit = state.pop("_unit_of_inputs")
+            classes = state.get("classes_")
+            provider = as_provider(
+                _steps_and_model(state["estimator_"])[1],
+                None if classes is None else len(classes),
+            )
+            state["_provider"] = provider if not unit else AffineInputs(provider, *unit)
+        return state
 
     # Predicting -------------------------------------------------------------------
 
@@ -468,10 +489,7 @@ class PredictorView:
     """
 
     def __init__(self, estimator, X, image_shape, n_classes):
-        if isinstance(estimator, list):
-            self.steps, model = [], [_thawed(member) for member in estimator]
-        else:
-            self.steps, model = peel(estimator)
+        self.steps, model = _steps_and_model(estimator)
         self.provider = as_provider(model, n_classes)
         inputs = X
         for step in self.steps:
@@ -524,6 +542,13 @@ def _is_frozen(part):
 
 def _thawed(part):
     return part.estimator if _is_frozen(part) else part
+
+
+def _steps_and_model(estimator):
+    """What comes before the model, and the model itself or a list of them."""
+    if isinstance(estimator, list):
+        return [], [_thawed(member) for member in estimator]
+    return peel(estimator)
 
 
 def _fresh(part):

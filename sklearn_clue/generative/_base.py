@@ -11,7 +11,7 @@ import threading
 import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 from torch.distributions import Normal
 
-from sklearn_clue._modules import MixedLikelihood
+from sklearn_clue._modules import FeatureGroup, MixedLikelihood
 from sklearn_clue._progress import EpochProgress
 from sklearn_clue._torch import (
     PRECISE_DTYPE,
@@ -49,6 +49,7 @@ from sklearn_clue.generative._training import (
     TrainingSettings,
     train,
 )
+from sklearn_clue.persistence import VersionedState
 
 # Latent units whose posterior mean varies less than this over the training rows carry
 # nothing (Burda et al., 2016, Sec. 5.3).
@@ -212,6 +213,15 @@ class ModuleConfig:
     @property
     def n_encoded(self):
         return self.groups[-1].stop
+
+    def to_dict(self):
+        """Give all fields as plain values."""
+        return {**vars(self), "groups": tuple(tuple(group) for group in self.groups)}
+
+    @classmethod
+    def from_dict(cls, fields):
+        groups = tuple(FeatureGroup(*group) for group in fields["groups"])
+        return cls(**{**fields, "groups": groups})
 
 
 class LatentModule(torch.nn.Module):
@@ -404,20 +414,13 @@ def standard_noise(shape, generator, device):
 # Estimators -----------------------------------------------------------------------
 
 
-class ModuleState(NamedTuple):
-    """A module on its way to disk: how to build it, and its weights as arrays."""
-
-    module_class: type
-    config: ModuleConfig
-    weights: dict
-
-
 class BaseGenerative(
-    EncoderOwner, CallbackSupportMixin, TransformerMixin, BaseEstimator
+    EncoderOwner, CallbackSupportMixin, VersionedState, TransformerMixin, BaseEstimator
 ):
     """What estimators around a `LatentModule` share.
 
-    A subclass encodes rows to the inputs of its module in `_encode_inputs`.
+    A subclass names the class of its module in `_module_class`, and encodes rows to
+    the inputs of the module in `_encode_inputs`.
     """
 
     _parameter_constraints: dict = {
@@ -450,30 +453,31 @@ class BaseGenerative(
         "verbose": ["verbose"],
     }
 
-    def __getstate__(self):
-        state = dict(super().__getstate__())
+    def _pack_state(self, state):
         if "module_" in state:
             module = state["module_"]
-            weights = {
-                name: to_numpy(value) for name, value in module.state_dict().items()
+            state["module_"] = {
+                "config": module.config.to_dict(),
+                "weights": {
+                    name: to_numpy(value) for name, value in module.state_dict().items()
+                },
             }
-            state["module_"] = ModuleState(type(module), module.config, weights)
         return state
 
-    def __setstate__(self, state):
-        state = dict(state)
-        packed = state.get("module_")
-        if isinstance(packed, ModuleState):
-            module = build(packed.module_class, packed.config, seed=0)
+    def _unpack_state(self, state):
+        if "module_" in state:
+            packed = state["module_"]
+            config = ModuleConfig.from_dict(packed["config"])
+            module = build(self._module_class, config, seed=0)
             module.load_state_dict(
                 {
                     # A copy: arrays may be memory-mapped, and read-only then.
                     name: torch.as_tensor(np.array(value))
-                    for name, value in packed.weights.items()
+                    for name, value in packed["weights"].items()
                 }
             )
             state["module_"] = module.requires_grad_(False).eval()
-        super().__setstate__(state)
+        return state
 
     def score_samples(self, X, n_importance=100):
         """Estimate the log-density of rows by importance sampling.
@@ -604,7 +608,7 @@ class BaseGenerative(
 
     # Training ---------------------------------------------------------------------
 
-    def _train(self, module_class, config, inputs, weight, draw, all_threads=False):
+    def _train(self, config, inputs, weight, draw, all_threads=False):
         """Build a module and train it on distinct rows; set the fitted attributes.
 
         Copies of a row are merged before, so none can sit in the validation split of
@@ -619,7 +623,7 @@ class BaseGenerative(
             weight = np.repeat(weight, 2)
         rng = check_random_state(self.random_state)
         seeds = rng.randint(2**31 - 1, size=4)
-        module = build(module_class, config, seed=seeds[0]).to(device)
+        module = build(self._module_class, config, seed=seeds[0]).to(device)
         tensors = {name: as_tensor(array, device) for name, array in inputs.items()}
         weight = as_tensor(weight / weight.mean(), device)
         seen = weight[:, None] * tensors.get("present", torch.ones_like(tensors["x"]))

@@ -395,6 +395,7 @@ MODELS = {
 }
 
 
+@pytest.mark.usefixtures("own_draws")
 @pytest.mark.parametrize("name", MODELS)
 def test_other_models(table, name):
     X, y, _ = table
