@@ -4,6 +4,7 @@ import os
 import random
 import sys
 import warnings
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -18,9 +19,9 @@ collect_ignore_glob = ["*/conftest.py"]
 os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn in memory
 
 
-# What others leave in the environment: pytest the name of the test, torch a cache when
-# it makes its first optimizer, polars the settings of its allocator when imported.
-OTHERS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR", "_RJEM_MALLOC_CONF")
+# What others leave in the environment: pytest the name of the test, and polars the
+# settings of its allocator when it is imported.
+OTHERS = ("PYTEST_CURRENT_TEST", "_RJEM_MALLOC_CONF")
 
 
 def process_state():
@@ -47,9 +48,18 @@ def changed_state(before, after):
     return [name for name, value in before.items() if after[name] != value]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def torch_is_set_up():
+    """The first optimizer of a process makes torch set variables and filters."""
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+
+
 @pytest.fixture(autouse=True)
-def untouched_process():
+def untouched_process(monkeypatch, torch_is_set_up):
     """Fail whoever changes what belongs to the user and not to the package."""
+    # Where scikit-learn's `random_state=None` draws from. That is what it is for, so
+    # it gets one of its own; `numpy.random.rand` and the like keep the global one.
+    monkeypatch.setattr(np.random.mtrand, "_rand", np.random.RandomState(0))
     before = process_state()
     yield
     changed = changed_state(before, process_state())
@@ -58,12 +68,13 @@ def untouched_process():
 
 
 @pytest.fixture
-def own_draws(untouched_process):
-    """Let a test draw from the global generators itself, as users may."""
-    numpy_state = np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
+def own_process(untouched_process):
+    """Let a test draw from the global generators itself, or start what does."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()
+    with torch.random.fork_rng(devices=[]), patch.dict(os.environ):
         yield
     np.random.set_state(numpy_state)
+    random.setstate(python_state)
 
 
 @pytest.fixture(autouse=True)
