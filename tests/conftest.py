@@ -55,13 +55,13 @@ def torch_is_set_up():
 
 
 @pytest.fixture(autouse=True)
-def untouched_process(monkeypatch, torch_is_set_up):
+def untouched_process(torch_is_set_up):
     """Fail whoever changes what belongs to the user and not to the package."""
     # Where scikit-learn's `random_state=None` draws from. That is what it is for, so
     # it gets one of its own; `numpy.random.rand` and the like keep the global one.
-    monkeypatch.setattr(np.random.mtrand, "_rand", np.random.RandomState(0))
-    before = process_state()
-    yield
+    with patch.object(np.random.mtrand, "_rand", np.random.RandomState(0)):
+        before = process_state()
+        yield
     changed = changed_state(before, process_state())
     if changed:
         pytest.fail(f"The test changed {', '.join(changed)}.", pytrace=False)

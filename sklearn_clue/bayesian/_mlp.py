@@ -22,10 +22,11 @@ from sklearn.utils import (
 )
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import delayed
 
 import sklearn_clue
 from sklearn_clue._modules import mlp_outputs, unflatten
+from sklearn_clue._parallel import run_parallel
 from sklearn_clue._progress import EpochProgress
 from sklearn_clue._torch import as_tensor, pad_rows, row_blocks, to_numpy
 from sklearn_clue._validation import (
@@ -314,10 +315,11 @@ class _BaseBayesianMLP(
 
     def _run_jobs(self, jobs):
         if len(jobs) > 1 and effective_n_jobs(self.n_jobs) > 1:
-            return Parallel(n_jobs=self.n_jobs)(
+            calls = [
                 delayed(run_chains)(*arguments, **keywords)
                 for arguments, keywords in jobs
-            )
+            ]
+            return run_parallel(calls, self.n_jobs)
         results = []
         for arguments, keywords in jobs:
             results.append(run_chains(*arguments, **keywords))

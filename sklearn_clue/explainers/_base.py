@@ -19,9 +19,10 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import delayed
 from sklearn.utils.validation import check_memory
 
+from sklearn_clue._parallel import run_parallel
 from sklearn_clue._torch import ROWS_PER_TILE, one_thread
 from sklearn_clue._validation import (
     Interval,
@@ -393,10 +394,11 @@ class BaseUncertaintyExplainer(VersionedState, MetaEstimatorMixin, BaseEstimator
             slice(start, start + self.batch_size)
             for start in range(0, len(x0), self.batch_size)
         ]
-        found = Parallel(n_jobs=self.n_jobs, verbose=max(int(self.verbose) - 1, 0))(
+        calls = [
             delayed(_run)(search, x0[rows], limits and limits.take(rows))
             for rows in chunks
-        )
+        ]
+        found = run_parallel(calls, self.n_jobs, max(int(self.verbose) - 1, 0))
         found = [_join(chunks) for chunks in zip(*found, strict=True)]
         before = _judge(self._provider, x0)
         reconstructed = None

@@ -4,6 +4,7 @@
 """
 
 import sys
+import time
 import warnings
 from unittest.mock import patch
 
@@ -12,11 +13,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from sklearn_clue import BayesianMLPClassifier, CLUEExplainer, VAEEncoder
+from sklearn_clue._progress import EpochProgress
 from sklearn_clue.bayesian import _mlp
 from sklearn_clue.bayesian._checkpoint import Checkpoint
 
 # Each chain on its own, saved after each epoch.
-CHAINS = {"hidden_layer_sizes": (10,), "n_draws": 40, "burn_in": 20, "thinning": 2}
+CHAINS = {"hidden_layer_sizes": (10,), "n_draws": 10, "burn_in": 20, "thinning": 2}
 
 
 def data():
@@ -48,6 +50,16 @@ def main(task, n_jobs, folder=None):
     explainer = CLUEExplainer(LogisticRegression(), vae, batch_size=4, n_jobs=n_jobs)
     if task == "chains":  # long enough for any moment to fall into
         model = chains(folder, n_draws=100_000, n_jobs=n_jobs)
+        work, use = lambda: fit_chains(model), model.predict_proba
+    elif task == "killed_chains":  # slowly, so that it is not done before the end
+        end_epoch = EpochProgress.end_epoch
+
+        def wait(self, **figures):
+            time.sleep(0.05)
+            return end_epoch(self, **figures)
+
+        EpochProgress.end_epoch = wait
+        model = chains(folder, n_jobs=n_jobs)
         work, use = lambda: fit_chains(model), model.predict_proba
     elif task == "vae":
         model = vae.set_params(max_iter=100_000, early_stopping=False)

@@ -1,12 +1,17 @@
 """One fitted object serves many threads, and parallel fits share the machine."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
+import watched
+from joblib.externals.loky import get_reusable_executor
 from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 
 from sklearn_clue import BayesianMLPClassifier, CLUEExplainer, VAEEncoder
 from sklearn_clue._torch import one_thread
@@ -121,3 +126,48 @@ def test_threads_fit_what_one_alone_fits():
 def _count_in_a_new_thread():
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(torch.get_num_threads).result()
+
+
+# Nested parallelism
+
+# Wide enough for one chain per job.
+CHAINS = {"hidden_layer_sizes": (220, 200), "n_draws": 4, "burn_in": 5, "thinning": 1}
+
+
+def _grid(estimator, n_jobs, **options):
+    steps = {"step_size": [0.008, 0.01]}
+    return GridSearchCV(estimator, steps, cv=2, n_jobs=n_jobs, refit=False, **options)
+
+
+def _many_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 3))
+    return X, X[:, 0] + rng.normal(size=240) > 0
+
+
+def test_nested_parallelism_is_bounded(monkeypatch):
+    """Two searches at a time, of two chains at a time: four threads, on any machine."""
+    get_reusable_executor().shutdown(wait=True)  # new workers, with these variables
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    monkeypatch.setenv("MKL_NUM_THREADS", "4")
+    estimator = watched.WatchedClassifier(**CHAINS, n_jobs=2, random_state=0)
+    search = _grid(estimator, n_jobs=2, scoring=watched.n_threads)
+    search.fit(*_many_rows())
+    get_reusable_executor().shutdown(wait=True)
+    counts = [search.cv_results_[f"split{k}_test_score"] for k in (0, 1)]
+    assert 1 <= np.min(counts) and np.max(counts) <= 2  # in each of two workers
+
+
+@pytest.mark.slow
+def test_nested_parallelism_costs_little():
+    """On a single free core, at least 0.8 times the speed of one job after another."""
+    X, y = _many_rows()
+    estimator = BayesianMLPClassifier(**{**CHAINS, "n_draws": 200}, n_jobs=2)
+    _grid(BayesianMLPClassifier(5, n_draws=2), n_jobs=2).fit(X, y)  # start workers
+    seconds = {}
+    for n_jobs in (1, 2):
+        alone = clone(estimator).set_params(n_jobs=None if n_jobs == 1 else 2)
+        begin = time.perf_counter()
+        _grid(alone.set_params(random_state=0), n_jobs).fit(X, y)
+        seconds[n_jobs] = time.perf_counter() - begin
+    assert seconds[2] <= seconds[1] / 0.8, seconds

@@ -1,6 +1,9 @@
 """Ctrl-C and kill -9 at any moment: nothing is left behind, and little is lost."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
 
 import interruptible
@@ -222,3 +225,111 @@ def test_saving_is_rare_enough(tmp_path, monkeypatch):
     now[0] += 1.5
     assert checkpoint.is_due()
     assert checkpoint.load("cpu") == {"epoch": 2}
+
+
+# Signals
+
+
+def _start(tmp_path, *arguments):
+    """Start `interruptible` in a process group of its own, with its own temp folder."""
+    folder = tmp_path / "temp"
+    folder.mkdir(exist_ok=True)
+    process = subprocess.Popen(
+        [sys.executable, interruptible.__file__, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={
+            **os.environ,
+            **dict.fromkeys(("TMPDIR", "JOBLIB_TEMP_FOLDER"), str(folder)),
+        },
+    )
+    assert process.stdout.readline() == "ready\n", process.stderr.read()
+    return process
+
+
+def _wait_for_group(pid, seconds=60):
+    """Wait for all processes of a group to end; say whether they did."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    os.killpg(pid, signal.SIGKILL)
+    return False
+
+
+def _interrupt(tmp_path, task, n_jobs, delay):
+    process = _start(tmp_path, task, str(n_jobs))
+    time.sleep(delay)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
+    out, err = process.communicate(timeout=120)
+    assert _wait_for_group(process.pid), "a worker was left behind"
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    files = [path for path in (tmp_path / "temp").rglob("*") if path.is_file()]
+    assert not files
+    *interrupted, left = out.split()
+    if task == "explain":
+        assert left == "usable"
+    elif not interrupted:  # it came back with what it had
+        assert left == "usable"
+    else:
+        assert left == "unfitted"
+
+
+TASKS = ["chains", "vae", "explain"]
+
+
+@pytest.mark.parametrize(
+    "task, delay", [("chains", 0.9), ("vae", 0.4), ("explain", 1.3)]
+)
+def test_ctrl_c(task, delay, tmp_path):
+    _interrupt(tmp_path, task, 1, delay)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", np.random.default_rng(0).uniform(0, 6, 10).round(2))
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("task", TASKS)
+def test_ctrl_c_at_random_moments(task, n_jobs, delay, tmp_path):
+    _interrupt(tmp_path, task, n_jobs, delay)
+
+
+def _kill_and_go_on(tmp_path, n_jobs, delay):
+    """Kill a fit that would take forever, and let a finite one take up its chains."""
+    folder = tmp_path / "chains"
+    process = _start(tmp_path, "killed_chains", str(n_jobs), str(folder))
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("*.checkpoint")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(delay)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL, "it was done before it was killed"
+    return folder
+
+
+@pytest.mark.parametrize(
+    "n_jobs, delay",
+    [
+        (1, 0.5),
+        *(
+            pytest.param(n_jobs, delay, marks=pytest.mark.slow)
+            for n_jobs in (1, 2)
+            for delay in np.random.default_rng(1).uniform(0, 3, 10).round(2)
+        ),
+    ],
+)
+def test_kill_9(n_jobs, delay, tmp_path, monkeypatch):
+    folder = _kill_and_go_on(tmp_path, n_jobs, delay)
+    expected = interruptible.fit_chains(interruptible.chains())
+    with monkeypatch.context() as patch:
+        epochs = _count_epochs(patch)
+        model = interruptible.fit_chains(interruptible.chains(folder))
+    assert len(epochs) < 2 * model.n_iter_
+    _assert_same_run(model, expected)
+    assert not list(folder.iterdir())
