@@ -61,6 +61,12 @@ class EpochProgress:
         if self.context is not None and exception[0] is None:
             self.context.call_on_fit_task_end(estimator=self.estimator)
 
+    def skip(self, n_epochs):
+        """Count epochs that an earlier process has run."""
+        self._epoch += n_epochs
+        if self._bar is not None and n_epochs:
+            self._bar.update(n_epochs)
+
     def begin_epoch(self):
         """Announce an epoch."""
         if self.context is not None:

@@ -3,6 +3,7 @@
 Dtype, device, seeding, threads and batching are decided here and nowhere else.
 """
 
+import threading
 from contextlib import contextmanager
 
 import numpy as np
@@ -49,12 +50,38 @@ def one_thread():
     amplifies last digits: on one thread its draws do not depend on the number of cores
     or of parallel jobs.
     """
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if getattr(_thread, "is_inside", False):
+        yield
+        return
+    # Each thread has a count of its own, but torch remembers the last one that was set
+    # anywhere and gives it to threads that come later. So the count before the first
+    # of several came in is what all of them must leave behind.
+    with _count.lock:
+        if not _count.n_inside:
+            _count.original = torch.get_num_threads()
+        _count.n_inside += 1
+        torch.set_num_threads(1)
+    _thread.is_inside = True
     try:
         yield
     finally:
-        torch.set_num_threads(n_threads)
+        _thread.is_inside = False
+        with _count.lock:
+            _count.n_inside -= 1
+            torch.set_num_threads(_count.original)
+
+
+class _ThreadCount:
+    """What threads in `one_thread` must know of each other."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.n_inside = 0
+        self.original = None
+
+
+_count = _ThreadCount()
+_thread = threading.local()
 
 
 def row_blocks(n_rows, bytes_per_row, budget=2**25):

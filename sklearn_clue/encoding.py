@@ -26,6 +26,7 @@ from sklearn_clue._validation import (
     is_polars_df,
     validate_data,
 )
+from sklearn_clue.persistence import VersionedState
 
 __all__ = ["ColumnSchema", "FeatureSchema", "TabularEncoder"]
 
@@ -96,6 +97,19 @@ class ColumnSchema:
     low: float | None = None
     high: float | None = None
     percentiles: tuple[float, ...] | None = None
+
+    def __getstate__(self):
+        state = {**vars(self), "dtype": _pack_dtype(self.dtype)}
+        if self.percentiles is not None:
+            state["percentiles"] = np.array(self.percentiles)
+        return state
+
+    def __setstate__(self, state):
+        state = dict(state)
+        state["dtype"] = _unpack_dtype(state["dtype"], state["categories"])
+        if state["percentiles"] is not None:
+            state["percentiles"] = tuple(state["percentiles"].tolist())
+        vars(self).update(state)
 
     @property
     def block(self):
@@ -227,7 +241,7 @@ class FeatureSchema:
         return None
 
 
-class TabularEncoder(DocLinkMixin, TransformerMixin, BaseEstimator):
+class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimator):
     """Encode a table of numbers and categories for a network, and decode it again.
 
     Numbers are standardised to zero mean and unit variance; a constant column becomes
@@ -421,6 +435,16 @@ class TabularEncoder(DocLinkMixin, TransformerMixin, BaseEstimator):
             else:
                 encoded_names.append(name)
         return np.asarray(encoded_names, dtype=object)
+
+    def _pack_state(self, state):
+        if "_template" in state:
+            state["_template"] = _pack_template(state["_template"])
+        return state
+
+    def _unpack_state(self, state):
+        if "_template" in state:
+            state["_template"] = _unpack_template(state["_template"])
+        return state
 
     def _fit(self, X, sample_weight=None, *, allow_missing=False):
         """Fit; with `allow_missing`, learn from the values that are there."""
@@ -875,6 +899,76 @@ def _restore_polars(column, values):
     if column.kind == "number":
         return pl.Series(column.name, values).cast(column.dtype)
     return pl.Series(column.name, column.categories, dtype=column.dtype).gather(values)
+
+
+# Persistence: containers and dtypes as plain values. pandas and polars may change how
+# they pickle their own from one release to the next.
+
+
+def _pack_template(template):
+    if is_polars_df(template):
+        return {"container": "polars"}
+    if not is_pandas_df(template):
+        return template
+    columns = template.columns
+    labels, names = columns.tolist(), list(columns.names)
+    packed = {"container": "pandas", "labels": labels, "names": names}
+    # Labels of other types, such as dates, are left to pandas.
+    restored = _unpack_template(packed).columns
+    is_plain = (restored.dtype, True) == (columns.dtype, restored.equals(columns))
+    is_plain &= all(
+        isinstance(part, str | int | float | None)
+        for label in (*labels, *names)
+        for part in (label if isinstance(label, tuple) else (label,))
+    )
+    return packed if is_plain else template
+
+
+def _unpack_template(packed):
+    if not isinstance(packed, dict):
+        return packed
+    if packed["container"] == "polars":
+        import polars as pl
+
+        return pl.DataFrame()
+    labels, names = packed["labels"], packed["names"]
+    if len(names) > 1:
+        return pd.DataFrame(columns=pd.MultiIndex.from_tuples(labels, names=names))
+    return pd.DataFrame(columns=pd.Index(labels, name=names[0], tupleize_cols=False))
+
+
+def _pack_dtype(dtype):
+    if isinstance(dtype, np.dtype):
+        return {"numpy": dtype.str}
+    if isinstance(dtype, pd.CategoricalDtype):
+        inner = _pack_dtype(dtype.categories.dtype)
+        return {"pandas": "category", "ordered": dtype.ordered, "values": inner}
+    if isinstance(dtype, pd.api.extensions.ExtensionDtype):
+        if pd.api.types.pandas_dtype(str(dtype)) == dtype:
+            return {"pandas": str(dtype)}
+    if hasattr(dtype, "base_type"):
+        return {"polars": dtype.base_type().__name__}
+    return dtype
+
+
+def _unpack_dtype(packed, categories):
+    if not isinstance(packed, dict):
+        return packed
+    if "numpy" in packed:
+        return np.dtype(packed["numpy"])
+    if "polars" in packed:
+        import polars as pl
+
+        dtype = getattr(pl, packed["polars"])
+        return dtype(categories) if packed["polars"] == "Enum" else dtype()
+    if packed["pandas"] != "category":
+        return pd.api.types.pandas_dtype(packed["pandas"])
+    values = pd.Index(
+        categories,
+        dtype=_unpack_dtype(packed["values"], None),
+        tupleize_cols=False,
+    )
+    return pd.CategoricalDtype(values, ordered=packed["ordered"])
 
 
 def _listing(values, limit=5):

@@ -686,7 +686,10 @@ def _rebuilt(model):
         }[model.out_activation_]()
     layers = []
     for coef, intercept in zip(coefs, intercepts, strict=True):
-        linear = torch.nn.Linear(*coef.shape, dtype=torch.float64)
+        # First weights would be drawn from torch's global generator, for nothing.
+        linear = torch.nn.utils.skip_init(
+            torch.nn.Linear, *coef.shape, dtype=torch.float64
+        )
         with torch.no_grad():
             linear.weight.copy_(torch.as_tensor(np.array(coef.T)))
             linear.bias.copy_(torch.as_tensor(np.array(intercept)))

@@ -1,11 +1,15 @@
 """Fixtures shared by the whole suite."""
 
 import os
+import random
 import sys
+import warnings
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from sklearn_clue import datasets
 
@@ -13,6 +17,64 @@ from sklearn_clue import datasets
 collect_ignore_glob = ["*/conftest.py"]
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn in memory
+
+
+# What others leave in the environment: pytest the name of the test, and polars the
+# settings of its allocator when it is imported.
+OTHERS = ("PYTEST_CURRENT_TEST", "_RJEM_MALLOC_CONF")
+
+
+def process_state():
+    """All that every call shares with the rest of the process, by name."""
+    environment = {name: os.environ[name] for name in os.environ if name not in OTHERS}
+    numpy_state = np.random.get_state()
+    return {
+        "numpy's generator": (numpy_state[1].tobytes(), *numpy_state[2:]),
+        "torch's generator": torch.get_rng_state().numpy().tobytes(),
+        "Python's generator": random.getstate(),
+        "torch's number of threads": torch.get_num_threads(),
+        "torch's default dtype": torch.get_default_dtype(),
+        "torch's deterministic mode": torch.are_deterministic_algorithms_enabled(),
+        "torch's recording of gradients": torch.is_grad_enabled(),
+        "numpy's handling of errors": np.geterr(),
+        "the warning filters": list(warnings.filters),
+        "the environment": environment,
+        "the working directory": os.getcwd(),
+    }
+
+
+def changed_state(before, after):
+    """Names of what differs between two states of the process."""
+    return [name for name, value in before.items() if after[name] != value]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def torch_is_set_up():
+    """The first optimizer of a process makes torch set variables and filters."""
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+
+
+@pytest.fixture(autouse=True)
+def untouched_process(torch_is_set_up):
+    """Fail whoever changes what belongs to the user and not to the package."""
+    # Where scikit-learn's `random_state=None` draws from. That is what it is for, so
+    # it gets one of its own; `numpy.random.rand` and the like keep the global one.
+    with patch.object(np.random.mtrand, "_rand", np.random.RandomState(0)):
+        before = process_state()
+        yield
+    changed = changed_state(before, process_state())
+    if changed:
+        pytest.fail(f"The test changed {', '.join(changed)}.", pytrace=False)
+
+
+@pytest.fixture
+def own_process(untouched_process):
+    """Let a test draw from the global generators itself, or start what does."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()
+    with torch.random.fork_rng(devices=[]), patch.dict(os.environ):
+        yield
+    np.random.set_state(numpy_state)
+    random.setstate(python_state)
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,15 @@ LAYERS = [
     {"bayesian", "generative"},
     {"_modules"},
     {"uncertainty", "encoding"},
-    {"_torch", "_validation", "_progress", "_rendering", "exceptions"},
+    {
+        "_parallel",
+        "_torch",
+        "_validation",
+        "_progress",
+        "_rendering",
+        "exceptions",
+        "persistence",
+    },
 ]
 # Arrows that may point up, if drawn when they are followed: inside a function.
 LATE = {("explanation", "plotting")}

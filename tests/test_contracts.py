@@ -109,6 +109,7 @@ def _check_support(x, schema):
         torch.testing.assert_close(x[:, block].sum(1), torch.ones(len(x)))
 
 
+@pytest.mark.usefixtures("own_process")
 def test_decoding_stays_in_the_support(case):
     needs(case, LatentModel)
     posterior = case.model.encode(case.x)
@@ -121,6 +122,7 @@ def test_decoding_stays_in_the_support(case):
     _check_support(case.model.decode(100 * torch.randn(9, 2)), case.schema)
 
 
+@pytest.mark.usefixtures("own_process")
 def test_gradients_reach_latents_and_rows(case):
     needs(case, LatentModel)
     z = torch.randn(5, 2, requires_grad=True)

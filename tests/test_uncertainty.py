@@ -94,6 +94,7 @@ def test_a_single_draw_knows_no_ignorance():
     assert_array_equal(decompose_variance([[3.0]], [[1.0]]), [[1.0], [1.0], [0.0]])
 
 
+@pytest.mark.usefixtures("own_process")
 def test_parts_are_differentiable():
     logits = torch.randn(5, 3, 4, dtype=torch.float64, requires_grad=True)
     for part in entropy_parts(logits.softmax(-1)):
@@ -182,6 +183,7 @@ def test_ensemble_of_regressors():
     assert_array_equal(alone.total, np.zeros(80))
 
 
+@pytest.mark.usefixtures("own_process")
 def test_torch_modules_may_answer_in_several_ways():
     x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
     logits = torch.nn.Linear(3, 4)
@@ -206,6 +208,7 @@ def test_torch_modules_may_answer_in_several_ways():
         as_provider(torch.nn.Identity()).uncertainty(x)
 
 
+@pytest.mark.usefixtures("own_process")
 def test_providers_that_make_no_sense():
     with pytest.raises(TypeError, match="KMeans cannot be differentiated"):
         as_provider(KMeans())

@@ -67,7 +67,9 @@ class ChainResult(NamedTuple):
     is_complete: bool
 
 
-def run_chains(tensors, nll, settings, n_chains, seed, *, progress, start=None):
+def run_chains(
+    tensors, nll, settings, n_chains, seed, *, progress, start=None, checkpoint=None
+):
     """Sample networks from their posterior, several chains at once.
 
     Parameters
@@ -94,6 +96,9 @@ def run_chains(tensors, nll, settings, n_chains, seed, *, progress, start=None):
 
     start : ChainStart, default=None
         Where to go on. None starts anew.
+
+    checkpoint : Checkpoint, default=None
+        Where to save the run now and then, and to look for it first.
 
     Returns
     -------
@@ -126,14 +131,17 @@ def run_chains(tensors, nll, settings, n_chains, seed, *, progress, start=None):
         rng=np.random.default_rng(gibbs_seed),
         progress=progress,
         start=start,
+        batch_generator=batches.generator,
+        checkpoint=checkpoint,
     )
+    n_done = len(chains.energies)
     net = NeuralNet(
         module,
         criterion=energy,
         optimizer=_Sampler,
         optimizer__chains=chains,
         lr=settings.step_size,
-        max_epochs=settings.n_epochs,
+        max_epochs=settings.n_epochs - n_done,
         # skorch's default loader collates row by row, which costs as much as the
         # network itself.
         iterator_train=lambda dataset, **kwargs: batches,
@@ -149,7 +157,9 @@ def run_chains(tensors, nll, settings, n_chains, seed, *, progress, start=None):
     with one_thread(), progress:
         # Not the energy of a batch: from an easy one, the first epoch would look like
         # an excursion, and so would every attempt to repeat it.
-        chains.begin(energy.of_all_rows(module, tensors))
+        if not n_done:
+            chains.begin(energy.of_all_rows(module, tensors))
+        progress.skip(n_done)
         try:
             net.fit(*tensors[:2])  # returns early on KeyboardInterrupt
         except _StopSampling:
@@ -220,6 +230,8 @@ class _Chains(Callback):
         rng,
         progress,
         start,
+        batch_generator,
+        checkpoint,
     ):
         self.module = module
         self.energy = energy
@@ -250,6 +262,11 @@ class _Chains(Callback):
         self.vouched = self.state.position
         self.iteration = 0
         self.draws, self.energies, self.temperatures = [], [], []
+        self.batch_generator = batch_generator
+        self.saved = checkpoint
+        found = checkpoint and checkpoint.load(settings.device)
+        if found:
+            self._restore(found)
 
     def advance(self, gradient):
         """Take one step from the gradient of the data's energy."""
@@ -323,6 +340,9 @@ class _Chains(Callback):
         drawing = epoch - self.settings.burn_in
         if drawing > 0 and drawing % self.settings.thinning == 0:
             self.draws.append(self.vouched)
+        if self.saved is not None:
+            if epoch == self.settings.n_epochs or self.saved.is_due():
+                self.saved.save(self._snapshot())
         stop = self.progress.end_epoch(
             energy=float(energy.mean()) / self.energy.n_rows,
             temperature=float(self.temperatures[-1].mean()),
@@ -356,6 +376,52 @@ class _Chains(Callback):
             n_rejected=self.guard.n_rejected.copy(),
             is_complete=len(self.energies) == self.settings.n_epochs,
         )
+
+    def _snapshot(self):
+        """All that the rest of the run depends on, after an epoch."""
+        return {
+            "state": tuple(self.state),
+            "precision": self.precision,
+            "checkpoints": [(tuple(s), precision) for s, precision in self.checkpoints],
+            "vouched": self.vouched,
+            "iteration": self.iteration,
+            "draws": self.draws,
+            "energies": _as_tensors(self.energies),
+            "temperatures": _as_tensors(self.temperatures),
+            "guard": {
+                "recent": [_as_tensors(pair) for pair in self.guard.recent],
+                "counts": _as_tensors([self.guard.n_rejected, self.guard.n_failures]),
+            },
+            "noise": self.generator.get_state(),
+            "batches": self.batch_generator.get_state(),
+            "gibbs": self.rng.bit_generator.state,
+        }
+
+    def _restore(self, found):
+        """Go back to where `_snapshot` was taken."""
+        self.state = _sghmc.State(*found["state"])
+        self.precision = found["precision"]
+        self.checkpoints.clear()
+        for state, precision in found["checkpoints"]:
+            self.checkpoints.append((_sghmc.State(*state), precision))
+        self.vouched = found["vouched"]
+        self.iteration = found["iteration"]
+        self.draws = found["draws"]
+        self.energies = [to_numpy(part) for part in found["energies"]]
+        self.temperatures = [to_numpy(part) for part in found["temperatures"]]
+        self.guard.recent.clear()
+        for pair in found["guard"]["recent"]:
+            self.guard.recent.append(tuple(to_numpy(part) for part in pair))
+        self.guard.n_rejected, self.guard.n_failures = (
+            to_numpy(part) for part in found["guard"]["counts"]
+        )
+        # The states of generators live on the CPU, whatever they generate for.
+        self.generator.set_state(found["noise"].cpu())
+        self.batch_generator.set_state(found["batches"].cpu())
+        self.rng.bit_generator.state = found["gibbs"]
+        self._set_prior()
+        with torch.no_grad():
+            self.module.weights.copy_(self.state.position)
 
     def _is_due(self, interval):
         return interval is not None and self.iteration % interval == 0
@@ -393,6 +459,10 @@ class _Chains(Callback):
         fresh = _sghmc.resample_velocity(state, self.generator)
         self.state = _sghmc.restore(self.state, fresh, chosen)
         self.precision = torch.where(chosen[:, None], precision, self.precision)
+
+
+def _as_tensors(arrays):
+    return [torch.tensor(np.array(array)) for array in arrays]
 
 
 class EnergyGuard:

@@ -1,6 +1,8 @@
 """Bayesian multilayer perceptrons with the manners of scikit-learn."""
 
+import dataclasses
 import math
+import os
 import warnings
 from abc import abstractmethod
 from numbers import Integral, Real
@@ -20,9 +22,11 @@ from sklearn.utils import (
 )
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import delayed
 
+import sklearn_clue
 from sklearn_clue._modules import mlp_outputs, unflatten
+from sklearn_clue._parallel import run_parallel
 from sklearn_clue._progress import EpochProgress
 from sklearn_clue._torch import as_tensor, pad_rows, row_blocks, to_numpy
 from sklearn_clue._validation import (
@@ -46,8 +50,10 @@ from sklearn_clue.bayesian._chains import (
     ChainStart,
     run_chains,
 )
+from sklearn_clue.bayesian._checkpoint import Checkpoint
 from sklearn_clue.bayesian._diagnostics import effective_sample_size, split_r_hat
 from sklearn_clue.encoding import EncoderOwner
+from sklearn_clue.persistence import VersionedState
 from sklearn_clue.uncertainty import (
     EnsembleProvider,
     Uncertainty,
@@ -70,7 +76,9 @@ MAX_TEMPERATURE = 1.1
 MAX_REJECTED = 0.1
 
 
-class _BaseBayesianMLP(DocLinkMixin, EncoderOwner, CallbackSupportMixin, BaseEstimator):
+class _BaseBayesianMLP(
+    DocLinkMixin, EncoderOwner, CallbackSupportMixin, VersionedState, BaseEstimator
+):
     """What the two estimators share: all but the target."""
 
     _parameter_constraints: dict = {
@@ -96,6 +104,7 @@ class _BaseBayesianMLP(DocLinkMixin, EncoderOwner, CallbackSupportMixin, BaseEst
         "momentum_interval": [Interval(Integral, 1, None, closed="left"), None],
         "prior_interval": [Interval(Integral, 1, None, closed="left"), None],
         "warm_start": ["boolean"],
+        "checkpoint_dir": [str, os.PathLike, None],
         "random_state": ["random_state"],
         "device": [str, torch.device],
         "n_jobs": [Integral, None],
@@ -121,6 +130,7 @@ class _BaseBayesianMLP(DocLinkMixin, EncoderOwner, CallbackSupportMixin, BaseEst
         momentum_interval,
         prior_interval,
         warm_start,
+        checkpoint_dir,
         random_state,
         device,
         n_jobs,
@@ -141,6 +151,7 @@ class _BaseBayesianMLP(DocLinkMixin, EncoderOwner, CallbackSupportMixin, BaseEst
         self.momentum_interval = momentum_interval
         self.prior_interval = prior_interval
         self.warm_start = warm_start
+        self.checkpoint_dir = checkpoint_dir
         self.random_state = random_state
         self.device = device
         self.n_jobs = n_jobs
@@ -172,6 +183,12 @@ class _BaseBayesianMLP(DocLinkMixin, EncoderOwner, CallbackSupportMixin, BaseEst
 
     def _fit(self, X, y, sample_weight, *, go_on, classes=None):
         widths = check_widths(self.hidden_layer_sizes)
+        if self.checkpoint_dir is not None and self.random_state is None:
+            raise ValueError(
+                f"checkpoint_dir={str(self.checkpoint_dir)!r} needs a random_state, "
+                "got None: chains that start at random cannot be found again. Set "
+                "random_state to a number."
+            )
         X = self._check_rows(X, reset=not go_on)
         if y is None:
             raise ValueError(
@@ -275,21 +292,57 @@ class _BaseBayesianMLP(DocLinkMixin, EncoderOwner, CallbackSupportMixin, BaseEst
             )
             start = starts and ChainStart(*(part[list(group)] for part in starts))
             arguments = (tensors, nll, settings, len(group), seed)
-            jobs.append((arguments, {"progress": progress, "start": start}))
-        if len(jobs) > 1 and effective_n_jobs(self.n_jobs) > 1:
-            results = Parallel(n_jobs=self.n_jobs)(
-                delayed(run_chains)(*arguments, **keywords)
-                for arguments, keywords in jobs
+            checkpoint = self._checkpoint(*arguments, start)
+            jobs.append(
+                (
+                    arguments,
+                    {"progress": progress, "start": start, "checkpoint": checkpoint},
+                )
             )
-        else:
-            results = []
-            for arguments, keywords in jobs:
-                results.append(run_chains(*arguments, **keywords))
-                if not results[-1].is_complete:
-                    break
+        checkpoints = [k["checkpoint"] for _, k in jobs if k["checkpoint"]]
+        try:
+            results = self._run_jobs(jobs)
+        except Exception:
+            # It would happen again. An interrupt is no such thing.
+            for checkpoint in checkpoints:
+                checkpoint.remove()
+            raise
+        if all(result.is_complete for result in results):
+            for checkpoint in checkpoints:
+                checkpoint.remove()
         if context is not None:
             context.call_on_fit_task_end(estimator=self)
         return results
+
+    def _run_jobs(self, jobs):
+        if len(jobs) > 1 and effective_n_jobs(self.n_jobs) > 1:
+            calls = [
+                delayed(run_chains)(*arguments, **keywords)
+                for arguments, keywords in jobs
+            ]
+            return run_parallel(calls, self.n_jobs)
+        results = []
+        for arguments, keywords in jobs:
+            results.append(run_chains(*arguments, **keywords))
+            if not results[-1].is_complete:
+                break
+        return results
+
+    def _checkpoint(self, tensors, nll, settings, n_chains, seed, start):
+        """Where to save a run, by all that its draws depend on."""
+        if self.checkpoint_dir is None:
+            return None
+        run = [
+            sklearn_clue.__version__,
+            type(self).__name__,
+            getattr(nll, "noise_floor", None),
+            dataclasses.astuple(settings),
+            n_chains,
+            int(seed),
+            *tensors,
+            *(start or ()),
+        ]
+        return Checkpoint(self.checkpoint_dir, run)
 
     def _keep(self, results, settings, n_chains):
         """Turn the results of all groups into fitted attributes."""
@@ -545,6 +598,14 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
         Whether `fit` goes on with the chains of the last `fit`, from where they
         stopped and without burn-in, instead of starting anew. The draws are replaced.
 
+    checkpoint_dir : str, path or None, default=None
+        A folder to save running chains in, every few seconds. A `fit` with the same
+        data and parameters, in a new process after the first one was killed, goes on
+        from there, and its draws are those of an undisturbed run to the last bit. With
+        any other data, parameters or version of the package the chains start anew; the
+        folder may be shared. Needs a `random_state`. A `fit` that runs to its end, or
+        fails, removes what it has saved.
+
     random_state : int, RandomState instance or None, default=None
         Fixes first weights, order of batches and noise. The draws do not depend on
         `n_jobs`.
@@ -657,6 +718,7 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
         prior_interval=50,
         class_weight=None,
         warm_start=False,
+        checkpoint_dir=None,
         random_state=None,
         device="cpu",
         n_jobs=None,
@@ -678,6 +740,7 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
             momentum_interval=momentum_interval,
             prior_interval=prior_interval,
             warm_start=warm_start,
+            checkpoint_dir=checkpoint_dir,
             random_state=random_state,
             device=device,
             n_jobs=n_jobs,
@@ -939,6 +1002,14 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
         Whether `fit` goes on with the chains of the last `fit`, from where they
         stopped and without burn-in, instead of starting anew. The draws are replaced.
 
+    checkpoint_dir : str, path or None, default=None
+        A folder to save running chains in, every few seconds. A `fit` with the same
+        data and parameters, in a new process after the first one was killed, goes on
+        from there, and its draws are those of an undisturbed run to the last bit. With
+        any other data, parameters or version of the package the chains start anew; the
+        folder may be shared. Needs a `random_state`. A `fit` that runs to its end, or
+        fails, removes what it has saved.
+
     random_state : int, RandomState instance or None, default=None
         Fixes first weights, order of batches and noise. The draws do not depend on
         `n_jobs`.
@@ -1052,6 +1123,7 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
         prior_interval=50,
         noise_floor=0.01,
         warm_start=False,
+        checkpoint_dir=None,
         random_state=None,
         device="cpu",
         n_jobs=None,
@@ -1073,6 +1145,7 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
             momentum_interval=momentum_interval,
             prior_interval=prior_interval,
             warm_start=warm_start,
+            checkpoint_dir=checkpoint_dir,
             random_state=random_state,
             device=device,
             n_jobs=n_jobs,

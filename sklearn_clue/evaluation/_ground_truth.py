@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory
 
 from sklearn_clue._validation import (
+    DocLinkMixin,
     HasMethods,
     Interval,
     StrOptions,
@@ -23,7 +24,7 @@ from sklearn_clue._validation import (
 from sklearn_clue.generative import TwoLevelVAEAC, VAEACImputer
 
 
-class GroundTruth(BaseEstimator):
+class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
     """Learn a distribution of inputs and targets, and take it for the truth.
 
     Nobody knows the true uncertainty of real data. A generative model of them has one
@@ -96,6 +97,7 @@ class GroundTruth(BaseEstimator):
     >>> from sklearn_clue import VAEACImputer, VAEEncoder
     >>> from sklearn_clue.evaluation import GroundTruth
     >>> from sklearn_clue.generative import TwoLevelVAEAC
+from sklearn_clue.persistence import VersionedState
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 1))
     >>> y = np.where(X[:, 0] + 0.1 * rng.normal(size=200) > 0, "yes", "no")

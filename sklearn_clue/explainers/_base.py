@@ -19,9 +19,10 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import delayed
 from sklearn.utils.validation import check_memory
 
+from sklearn_clue._parallel import run_parallel
 from sklearn_clue._torch import ROWS_PER_TILE, one_thread
 from sklearn_clue._validation import (
     DocLinkMixin,
@@ -44,6 +45,7 @@ from sklearn_clue.explainers._space import (
     read_constraints,
 )
 from sklearn_clue.explanation import Explanation, SearchPath
+from sklearn_clue.persistence import VersionedState
 from sklearn_clue.uncertainty import (
     Uncertainty,
     as_provider,
@@ -73,7 +75,9 @@ class Found(NamedTuple):
     floor: np.ndarray | None = None  # (n_rows,)
 
 
-class BaseUncertaintyExplainer(DocLinkMixin, MetaEstimatorMixin, BaseEstimator):
+class BaseUncertaintyExplainer(
+    DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstimator
+):
     """Fit a predictor and a generator, and explain why the predictor is unsure.
 
     A subclass sets `_method`, its name; `_trade_off`, the name of the parameter that
@@ -301,6 +305,26 @@ class BaseUncertaintyExplainer(DocLinkMixin, MetaEstimatorMixin, BaseEstimator):
         tags.input_tags.sparse = False
         return tags
 
+    def _pack_state(self, state):
+        provider = state.pop("_provider", None)
+        if provider is not None:
+            # All of it comes from the estimator, but for the unit of its inputs.
+            is_affine = isinstance(provider, AffineInputs)
+            unit = (provider.center, provider.scale) if is_affine else None
+            state["_unit_of_inputs"] = unit
+        return state
+
+    def _unpack_state(self, state):
+        if "_unit_of_inputs" in state:
+            unit = state.pop("_unit_of_inputs")
+            classes = state.get("classes_")
+            provider = as_provider(
+                _steps_and_model(state["estimator_"])[1],
+                None if classes is None else len(classes),
+            )
+            state["_provider"] = provider if not unit else AffineInputs(provider, *unit)
+        return state
+
     # Predicting -------------------------------------------------------------------
 
     def predict(self, X):
@@ -445,10 +469,11 @@ class BaseUncertaintyExplainer(DocLinkMixin, MetaEstimatorMixin, BaseEstimator):
             slice(start, start + self.batch_size)
             for start in range(0, len(x0), self.batch_size)
         ]
-        found = Parallel(n_jobs=self.n_jobs, verbose=max(int(self.verbose) - 1, 0))(
+        calls = [
             delayed(_run)(search, x0[rows], limits and limits.take(rows))
             for rows in chunks
-        )
+        ]
+        found = run_parallel(calls, self.n_jobs, max(int(self.verbose) - 1, 0))
         found = [_join(chunks) for chunks in zip(*found, strict=True)]
         before = _judge(self._provider, x0)
         reconstructed = None
@@ -549,10 +574,7 @@ class PredictorView:
     """
 
     def __init__(self, estimator, X, image_shape, n_classes):
-        if isinstance(estimator, list):
-            self.steps, model = [], [_thawed(member) for member in estimator]
-        else:
-            self.steps, model = peel(estimator)
+        self.steps, model = _steps_and_model(estimator)
         self.provider = as_provider(model, n_classes)
         inputs = X
         for step in self.steps:
@@ -605,6 +627,13 @@ def _is_frozen(part):
 
 def _thawed(part):
     return part.estimator if _is_frozen(part) else part
+
+
+def _steps_and_model(estimator):
+    """What comes before the model, and the model itself or a list of them."""
+    if isinstance(estimator, list):
+        return [], [_thawed(member) for member in estimator]
+    return peel(estimator)
 
 
 def _fresh(part):

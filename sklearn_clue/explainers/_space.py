@@ -16,11 +16,22 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn_clue._validation import _safe_indexing, is_pandas_df, is_polars_df
 from sklearn_clue.encoding import ColumnSchema, FeatureSchema, TabularEncoder
 from sklearn_clue.exceptions import EncodingMismatchError
+from sklearn_clue.persistence import VersionedState
 from sklearn_clue.uncertainty import names_after
 
 
-class PixelScaler(TransformerMixin, BaseEstimator):
+class PixelScaler(VersionedState, TransformerMixin, BaseEstimator):
     """Pixels as numbers between 0 and 1: integers are divided by 255."""
+
+    def _pack_state(self, state):
+        if "dtype_" in state:
+            state["dtype_"] = state["dtype_"].str
+        return state
+
+    def _unpack_state(self, state):
+        if "dtype_" in state:
+            state["dtype_"] = np.dtype(state["dtype_"])
+        return state
 
     def fit(self, X, y=None):
         """Look at the dtype of the pixels."""
@@ -44,14 +55,15 @@ class AffineInputs:
 
     def __init__(self, provider, center, scale):
         self.provider = provider
-        self.center = torch.as_tensor(np.array(center, dtype=np.float64))
-        self.scale = torch.as_tensor(np.array(scale, dtype=np.float64))
+        self.center = np.array(center, dtype=np.float64)
+        self.scale = np.array(scale, dtype=np.float64)
         self.is_classification = provider.is_classification
         self.target = provider
 
     def uncertainty(self, x):
         """Judge encoded rows; see `UncertaintyProvider`."""
-        return self.provider.uncertainty(x.double() * self.scale + self.center)
+        center, scale = (torch.as_tensor(part) for part in (self.center, self.scale))
+        return self.provider.uncertainty(x.double() * scale + center)
 
 
 class Limits(NamedTuple):
@@ -92,8 +104,8 @@ class EncodedSpace:
         self.encoder = encoder
         inputs = self.to_inputs(X)
         self._has_names = hasattr(inputs, "columns")
-        self._inverses = self._find_inverses(X)
-        self.is_invertible = self._inverses is not None
+        self._is_undone = self._find_inverses(X)
+        self.is_invertible = self._is_undone is not None
         self.schema = self._schema_of_inputs(inputs)
         self.display_schema = self._schema_of_display(X)
         self.is_columnwise = self._works_by_column(X)
@@ -168,8 +180,10 @@ class EncodedSpace:
         """
         rows = x if self.encoder is None else self.encoder.inverse_transform(x)
         if self.is_invertible:
-            for inverse in reversed(self._inverses):
-                rows = rows if inverse is None else inverse(rows)
+            for step, is_undone in zip(
+                reversed(self.steps), reversed(self._is_undone), strict=True
+            ):
+                rows = step.inverse_transform(rows) if is_undone else rows
         rows = _in_container_of(rows, X)
         return self._respect_limits(self._copy_unchanged(rows, X, x == x0), X)
 
@@ -205,24 +219,22 @@ class EncodedSpace:
         return True
 
     def _find_inverses(self, X):
-        """The way back through the steps, or None if a step has none."""
+        """Which steps to undo on the way back, or None if a step has no inverse."""
         # What the user will get back must be a row of the same table, so each step is
         # asked to undo what it did to some of them. Lossy steps count: explanations
         # are scored again as the user gets them.
         X = _safe_indexing(X, np.arange(min(_n_rows(X), 100)))
-        inverses = []
+        is_undone = []
         for step in self.steps:
             after = step.transform(X)
             inverse = getattr(step, "inverse_transform", None)
-            if _fills_only(X, after):
-                # An imputer's output is in the units of its input, whether or not it
-                # claims to have an inverse.
-                inverse = None
-            elif inverse is None or not _works(inverse, after, X):
+            # An imputer's output is in the units of its input, whether or not it
+            # claims to have an inverse.
+            is_undone.append(not _fills_only(X, after))
+            if is_undone[-1] and (inverse is None or not _works(inverse, after, X)):
                 return None
-            inverses.append(inverse)
             X = after
-        return inverses
+        return is_undone
 
     def _schema_of_inputs(self, inputs):
         schema = getattr(_unfrozen(self.encoder), "schema_", None)

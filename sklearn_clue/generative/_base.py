@@ -7,10 +7,11 @@ tables.
 
 import copy
 import math
+import threading
 import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 from torch.distributions import Normal
 
-from sklearn_clue._modules import MixedLikelihood
+from sklearn_clue._modules import FeatureGroup, MixedLikelihood
 from sklearn_clue._progress import EpochProgress
 from sklearn_clue._torch import (
     PRECISE_DTYPE,
@@ -49,6 +50,7 @@ from sklearn_clue.generative._training import (
     TrainingSettings,
     train,
 )
+from sklearn_clue.persistence import VersionedState
 
 # Latent units whose posterior mean varies less than this over the training rows carry
 # nothing (Burda et al., 2016, Sec. 5.3).
@@ -56,6 +58,8 @@ ACTIVE_VARIANCE = 0.01
 
 # softplus of this is one: a network that answers zero means a standard normal.
 UNIT_SOFTPLUS = math.log(math.e - 1)
+
+_BUILDING = threading.Lock()
 
 
 @runtime_checkable
@@ -210,6 +214,15 @@ class ModuleConfig:
     @property
     def n_encoded(self):
         return self.groups[-1].stop
+
+    def to_dict(self):
+        """Give all fields as plain values."""
+        return {**vars(self), "groups": tuple(tuple(group) for group in self.groups)}
+
+    @classmethod
+    def from_dict(cls, fields):
+        groups = tuple(FeatureGroup(*group) for group in fields["groups"])
+        return cls(**{**fields, "groups": groups})
 
 
 class LatentModule(torch.nn.Module):
@@ -415,20 +428,18 @@ def standard_noise(shape, generator, device):
 # Estimators -----------------------------------------------------------------------
 
 
-class ModuleState(NamedTuple):
-    """A module on its way to disk: how to build it, and its weights as arrays."""
-
-    module_class: type
-    config: ModuleConfig
-    weights: dict
-
-
 class BaseGenerative(
-    DocLinkMixin, EncoderOwner, CallbackSupportMixin, TransformerMixin, BaseEstimator
+    DocLinkMixin,
+    EncoderOwner,
+    CallbackSupportMixin,
+    VersionedState,
+    TransformerMixin,
+    BaseEstimator,
 ):
     """What estimators around a `LatentModule` share.
 
-    A subclass encodes rows to the inputs of its module in `_encode_inputs`.
+    A subclass names the class of its module in `_module_class`, and encodes rows to
+    the inputs of the module in `_encode_inputs`.
     """
 
     _parameter_constraints: dict = {
@@ -461,30 +472,31 @@ class BaseGenerative(
         "verbose": ["verbose"],
     }
 
-    def __getstate__(self):
-        state = dict(super().__getstate__())
+    def _pack_state(self, state):
         if "module_" in state:
             module = state["module_"]
-            weights = {
-                name: to_numpy(value) for name, value in module.state_dict().items()
+            state["module_"] = {
+                "config": module.config.to_dict(),
+                "weights": {
+                    name: to_numpy(value) for name, value in module.state_dict().items()
+                },
             }
-            state["module_"] = ModuleState(type(module), module.config, weights)
         return state
 
-    def __setstate__(self, state):
-        state = dict(state)
-        packed = state.get("module_")
-        if isinstance(packed, ModuleState):
-            module = build(packed.module_class, packed.config, seed=0)
+    def _unpack_state(self, state):
+        if "module_" in state:
+            packed = state["module_"]
+            config = ModuleConfig.from_dict(packed["config"])
+            module = build(self._module_class, config, seed=0)
             module.load_state_dict(
                 {
                     # A copy: arrays may be memory-mapped, and read-only then.
                     name: torch.as_tensor(np.array(value))
-                    for name, value in packed.weights.items()
+                    for name, value in packed["weights"].items()
                 }
             )
             state["module_"] = module.requires_grad_(False).eval()
-        super().__setstate__(state)
+        return state
 
     def score_samples(self, X, n_importance=100):
         """Estimate the log-density of rows by importance sampling.
@@ -615,7 +627,7 @@ class BaseGenerative(
 
     # Training ---------------------------------------------------------------------
 
-    def _train(self, module_class, config, inputs, weight, draw, all_threads=False):
+    def _train(self, config, inputs, weight, draw, all_threads=False):
         """Build a module and train it on distinct rows; set the fitted attributes.
 
         Copies of a row are merged before, so none can sit in the validation split of
@@ -630,7 +642,7 @@ class BaseGenerative(
             weight = np.repeat(weight, 2)
         rng = check_random_state(self.random_state)
         seeds = rng.randint(2**31 - 1, size=4)
-        module = build(module_class, config, seed=seeds[0]).to(device)
+        module = build(self._module_class, config, seed=seeds[0]).to(device)
         tensors = {name: as_tensor(array, device) for name, array in inputs.items()}
         weight = as_tensor(weight / weight.mean(), device)
         seen = weight[:, None] * tensors.get("present", torch.ones_like(tensors["x"]))
@@ -804,7 +816,8 @@ def draw_rows(module, n_samples, random_state, device):
 def build(module_class, config, seed):
     """Build the module that a config describes, with first weights from a seed."""
     # torch initialises layers from its global generator: fork it, seed the fork, and
-    # leave the caller's as it was.
-    with torch.random.fork_rng(devices=[]):
+    # leave the caller's as it was. One thread at a time, or they would draw from each
+    # other's seeds.
+    with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.random.default_generator.manual_seed(int(seed))
         return module_class(config)

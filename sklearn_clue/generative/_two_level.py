@@ -21,6 +21,7 @@ from sklearn_clue.generative._base import (
 )
 from sklearn_clue.generative._vae import VAEEncoder
 from sklearn_clue.generative._vaeac import VAEACImputer
+from sklearn_clue.persistence import VersionedState
 
 # Rows that the second model should at least see; small tables draw latents of each
 # row several times.
@@ -90,7 +91,7 @@ class TwoLevel(torch.nn.Module):
         return self.outer.bytes_per_row()
 
 
-class TwoLevelVAEAC(DocLinkMixin, BaseEstimator):
+class TwoLevelVAEAC(DocLinkMixin, VersionedState, BaseEstimator):
     """Generate rows by a model of rows and a second model of its latents.
 
     Latents of an auto-encoder do not fill its prior: drawing from the prior gives

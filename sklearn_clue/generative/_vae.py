@@ -240,6 +240,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
     True
     """
 
+    _module_class = VAE
     _parameter_constraints: dict = {
         **BaseGenerative._parameter_constraints,
         "image_shape": ["array-like", None],  # its size is checked in fit
@@ -341,7 +342,6 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
         )
         weight, x = merge_repeated_rows(weight, x)
         self._train(
-            VAE,
             config,
             {"x": x},
             weight,

@@ -285,6 +285,7 @@ class VAEACImputer(BaseGenerative):
     1      5.0  winter
     """
 
+    _module_class = VAEAC
     _parameter_constraints: dict = {
         **BaseGenerative._parameter_constraints,
         "n_draws": BaseGenerative._parameter_constraints["batch_size"],
@@ -375,9 +376,7 @@ class VAEACImputer(BaseGenerative):
             noise_variance=self.noise_variance,
         )
         weight, x, present = merge_repeated_rows(weight, x, present)
-        self._train(
-            VAEAC, config, {"x": x, "present": present}, weight, self._draw_masks()
-        )
+        self._train(config, {"x": x, "present": present}, weight, self._draw_masks())
         return self
 
     def transform(self, X):

@@ -742,11 +742,9 @@ def _recorded_runs(monkeypatch):
     runs = []
     original = _mlp.run_chains
 
-    def recording(tensors, nll, settings, n_chains, seed, *, progress, start=None):
+    def recording(tensors, nll, settings, n_chains, seed, *, start, **options):
         runs.append((start, settings))
-        return original(
-            tensors, nll, settings, n_chains, seed, progress=progress, start=start
-        )
+        return original(tensors, nll, settings, n_chains, seed, start=start, **options)
 
     monkeypatch.setattr(_mlp, "run_chains", recording)
     return runs

@@ -72,6 +72,7 @@ def test_compas_original_gives_the_file_at_hand(fetch):
     assert _loaders._without_personal_data(original) == kept
 
 
+@pytest.mark.usefixtures("own_process")
 def test_wine(fetch):
     bunch = fetch("fetch_wine_quality")
     assert bunch.target.value_counts().sort_index().tolist() == [

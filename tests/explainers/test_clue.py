@@ -267,6 +267,7 @@ MODELS = {
 }
 
 
+@pytest.mark.usefixtures("own_process")
 @pytest.mark.parametrize("name", MODELS)
 def test_other_models(table, name):
     X, y, _ = table
@@ -543,6 +544,7 @@ def test_latent_uncertainty_is_that_of_decoded_rows(fitted):
 @pytest.mark.skipif(
     not hasattr(joblib, "parallel_config"), reason="joblib < 1.3 has no parallel_config"
 )
+@pytest.mark.usefixtures("own_process")
 def test_dask_gives_the_same_answers(fitted, table):
     distributed = pytest.importorskip("dask.distributed")
     X, y, _ = table

@@ -119,6 +119,7 @@ def test_probabilities_of_a_category():
         imputer.category_proba(X, "x")
 
 
+@pytest.mark.usefixtures("own_process")
 def test_training_starts_without_divergence_between_the_networks():
     config = ModuleConfig(
         groups=(FeatureGroup("gaussian", 0, 6),),

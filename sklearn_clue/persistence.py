@@ -1,0 +1,129 @@
+"""Saving fitted estimators: versioned state that is plain data, and whom to trust."""
+
+import zlib
+from numbers import Number
+
+import numpy as np
+
+__all__ = ["TRUSTED_TYPES"]
+
+#: Types that `skops.io.load` must be told to trust, for all estimators of the package.
+TRUSTED_TYPES = (
+    "sklearn.utils._bunch.Bunch",
+    "sklearn_clue.bayesian._chains.ChainStart",
+    "sklearn_clue.bayesian._mlp.BayesianMLPClassifier",
+    "sklearn_clue.bayesian._mlp.BayesianMLPRegressor",
+    "sklearn_clue.encoding.ColumnSchema",
+    "sklearn_clue.encoding.FeatureSchema",
+    "sklearn_clue.encoding.TabularEncoder",
+    "sklearn_clue.evaluation._ground_truth.GroundTruth",
+    "sklearn_clue.explainers._clue.CLUEExplainer",
+    "sklearn_clue.explainers._clue.CLUEExplainerCV",
+    "sklearn_clue.explainers._sensitivity.LocalSensitivityExplainer",
+    "sklearn_clue.explainers._space.EncodedSpace",
+    "sklearn_clue.explainers._space.PixelScaler",
+    "sklearn_clue.explainers._ufido.UFIDOExplainer",
+    "sklearn_clue.generative._two_level.TwoLevelVAEAC",
+    "sklearn_clue.generative._vae.VAEEncoder",
+    "sklearn_clue.generative._vaeac.VAEACImputer",
+    "sklearn_clue.pipeline.Pipeline",
+)
+
+# The form of what `__getstate__` returns, of all estimators together. Whoever changes
+# it raises this number, teaches `_unpack_state` to read the older forms as well, and
+# adds a file of the new form to tests/reference.
+STATE_VERSION = 1
+
+_STAMP = "_sklearn_clue_state"
+
+
+class VersionedState:
+    """Stamp the state of an estimator with a version and a checksum.
+
+    A mixin left of `BaseEstimator`. States hold numpy arrays and plain Python values,
+    so that files outlive releases of torch and pandas, map into memory, and load
+    where there is no GPU. A subclass with other things on board overrides
+    `_pack_state` and `_unpack_state`.
+    """
+
+    def __getstate__(self):
+        from sklearn_clue import __version__
+
+        state = self._pack_state(dict(super().__getstate__()))
+        state[_STAMP] = {
+            "version": STATE_VERSION,
+            "written_by": __version__,
+            "checksum": checksum(state),
+        }
+        return state
+
+    def __setstate__(self, state):
+        from sklearn_clue import __version__
+
+        name = type(self).__name__
+        state = dict(state)
+        stamp = state.pop(_STAMP, None)
+        if not isinstance(stamp, dict):
+            raise ValueError(
+                f"The saved {name} holds no state version, so sklearn_clue cannot have "
+                "written it as it is. Fit the model again, and save it with joblib, "
+                "pickle or skops."
+            )
+        if stamp["version"] > STATE_VERSION:
+            raise ValueError(
+                f"The saved {name} has state version {stamp['version']}, written by "
+                f"sklearn_clue {stamp['written_by']}, and sklearn_clue {__version__} "
+                f"reads versions up to {STATE_VERSION}. Install sklearn_clue "
+                f"{stamp['written_by']} or newer to load it."
+            )
+        if stamp["checksum"] != checksum(state):
+            raise ValueError(
+                f"The saved {name} is damaged: its contents do not match their "
+                "checksum. Copy the file again, or fit the model again."
+            )
+        super().__setstate__(self._unpack_state(state))
+
+    def _pack_state(self, state):
+        """Turn attributes into arrays and plain values."""
+        return state
+
+    def _unpack_state(self, state):
+        """Undo `_pack_state`."""
+        return state
+
+
+def checksum(value, start=0):
+    """Sum up arrays, plain values and objects of the package; of others the type.
+
+    Parameters
+    ----------
+    value : object
+        What to sum up.
+
+    start : int, default=0
+        The checksum of what came before.
+
+    Returns
+    -------
+    checksum : int
+        A CRC-32.
+    """
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        start = zlib.crc32(f"{value.dtype.str}{value.shape}".encode(), start)
+        return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8), start)
+    if isinstance(value, dict):
+        value = [part for item in value.items() for part in item]
+    if isinstance(value, np.ndarray | list | tuple):
+        start = zlib.crc32(f"{len(value)} parts".encode(), start)
+        for part in value:
+            start = checksum(part, start)
+        return start
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Number | str | bytes | None):
+        return zlib.crc32(f"{type(value).__name__}{value!r}".encode(), start)
+    start = zlib.crc32(type(value).__name__.encode(), start)
+    is_ours = type(value).__module__.startswith("sklearn_clue.")
+    if is_ours and not isinstance(value, VersionedState):  # these check themselves
+        return checksum(value.__getstate__(), start)
+    return start

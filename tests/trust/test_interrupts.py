@@ -1,0 +1,335 @@
+"""Ctrl-C and kill -9 at any moment: nothing is left behind, and little is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import interruptible
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from sklearn_clue import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_clue._progress import EpochProgress
+from sklearn_clue.bayesian import _mlp
+from sklearn_clue.bayesian._checkpoint import Checkpoint
+from sklearn_clue.exceptions import ChainDivergedError
+
+
+class Killed(BaseException):
+    """Passes through everything, as the end of a process does."""
+
+
+@pytest.fixture
+def save_each_epoch(monkeypatch):
+    monkeypatch.setattr(Checkpoint, "min_seconds", 0.0)
+    monkeypatch.setattr(Checkpoint, "max_share", 1e9)
+
+
+def _count_epochs(patch, kill_at=None):
+    """Count the epochs that run from here on, and die at the end of one of them."""
+    epochs = []
+    end_epoch = EpochProgress.end_epoch
+
+    def end_or_die(self, **figures):
+        epochs.append(None)
+        if len(epochs) == kill_at:
+            raise Killed
+        return end_epoch(self, **figures)
+
+    patch.setattr(EpochProgress, "end_epoch", end_or_die)
+    return epochs
+
+
+def _assert_same_run(model, expected):
+    for name in ("coefs_", "intercepts_", "chain_state_"):
+        parts = zip(getattr(model, name), getattr(expected, name), strict=True)
+        for part, known in parts:
+            assert_array_equal(part, known)
+    assert_array_equal(model.diagnostics_.energy, expected.diagnostics_.energy)
+    assert_array_equal(model.diagnostics_.r_hat, expected.diagnostics_.r_hat)
+
+
+# Checkpoints
+
+TINY = {"hidden_layer_sizes": (6,), "n_draws": 8, "burn_in": 65, "thinning": 2}
+TINY |= {"batch_size": 30, "prior_interval": 30, "momentum_interval": 35}
+N_EPOCHS = 65 + 4 * 2  # of two batches each, of which the first 120 adapt
+
+
+def _target(estimator):
+    X, y = interruptible.data()
+    return X, y if estimator is BayesianMLPClassifier else X[:, 0] + y
+
+
+@pytest.mark.parametrize(
+    "estimator, stack_below",
+    [(BayesianMLPClassifier, 1e9), (BayesianMLPRegressor, 0)],
+    ids=["together", "apart"],
+)
+# While the mass adapts, after, before the last draw, and after all is done but said.
+@pytest.mark.parametrize("kill_at", [1, 30, 62, 70, N_EPOCHS])
+def test_killed_fits_go_on(
+    estimator, stack_below, kill_at, save_each_epoch, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(_mlp, "STACK_BELOW", stack_below)
+    X, y = _target(estimator)
+    expected = estimator(**TINY, random_state=0).fit(X, y)
+    model = estimator(**TINY, random_state=0, checkpoint_dir=tmp_path / "new")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        _count_epochs(patch, kill_at)
+        model.fit(X, y)
+    assert not hasattr(model, "coefs_")
+    assert list((tmp_path / "new").iterdir())
+    with monkeypatch.context() as patch:
+        epochs = _count_epochs(patch)
+        model.fit(X, y)
+    n_groups = 2 if stack_below == 0 else 1
+    assert len(epochs) == n_groups * N_EPOCHS - kill_at
+    _assert_same_run(model, expected)
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_killed_again_and_again(save_each_epoch, monkeypatch, tmp_path):
+    X, y = interruptible.data()
+    expected = BayesianMLPClassifier(**TINY, random_state=0).fit(X, y)
+    model = BayesianMLPClassifier(**TINY, random_state=0, checkpoint_dir=str(tmp_path))
+    n_kills = 0
+    while not hasattr(model, "coefs_"):
+        with monkeypatch.context() as patch:
+            _count_epochs(patch, kill_at=20)
+            try:
+                model.fit(X, y)
+            except Killed:
+                n_kills += 1
+    assert n_kills == N_EPOCHS // 20
+    _assert_same_run(model, expected)
+
+
+def test_going_on_with_chains_can_be_killed_too(save_each_epoch, monkeypatch, tmp_path):
+    X, y = interruptible.data()
+    expected = BayesianMLPClassifier(**TINY, random_state=0).fit(X, y)
+    expected.partial_fit(X, y)
+    model = BayesianMLPClassifier(**TINY, random_state=0).fit(X, y)
+    model.set_params(checkpoint_dir=tmp_path)
+    n_runs = model._n_runs
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        _count_epochs(patch, kill_at=4)
+        model.partial_fit(X, y)
+    model._n_runs = n_runs  # as in a new process, with the model from its file
+    with monkeypatch.context() as patch:
+        epochs = _count_epochs(patch)
+        model.partial_fit(X, y)
+    assert len(epochs) == 8 - 4
+    _assert_same_run(model, expected)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"random_state": 1},
+        {"step_size": 0.011},
+        {"n_draws": 10},
+        {"hidden_layer_sizes": (7,)},
+        {"batch_size": 29},
+        {"class_weight": {False: 1.0, True: 2.0}},
+        {"X": 1e-6},
+        {"version": "99.0"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_other_fits_do_not_meet(changes, save_each_epoch, monkeypatch, tmp_path):
+    """A checkpoint of another run is left alone, and waits for its own."""
+    X, y = interruptible.data()
+    model = BayesianMLPClassifier(**TINY, random_state=0, checkpoint_dir=tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        _count_epochs(patch, kill_at=10)
+        model.fit(X, y)
+    waiting = list(tmp_path.iterdir())
+    changes = dict(changes)
+    other_X = X + changes.pop("X", 0.0) * np.arange(60)[:, None]
+    if "version" in changes:
+        monkeypatch.setattr("sklearn_clue.__version__", changes.pop("version"))
+    other = BayesianMLPClassifier(**TINY, random_state=0).set_params(**changes)
+    expected = BayesianMLPClassifier(**other.get_params()).fit(other_X, y)
+    with monkeypatch.context() as patch:
+        epochs = _count_epochs(patch)
+        other.set_params(checkpoint_dir=tmp_path).fit(other_X, y)
+    assert len(epochs) == other.n_iter_
+    _assert_same_run(other, expected)
+    assert list(tmp_path.iterdir()) == waiting
+
+
+def test_ctrl_c_keeps_the_checkpoint(save_each_epoch, monkeypatch, tmp_path):
+    X, y = interruptible.data()
+    expected = BayesianMLPClassifier(**TINY, random_state=0).fit(X, y)
+    model = BayesianMLPClassifier(**TINY, random_state=0, checkpoint_dir=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{__name__}.Killed", KeyboardInterrupt)
+        _count_epochs(patch, kill_at=70)
+        with pytest.warns(match="Sampling stopped early, after 4 of 8 draws"):
+            model.fit(X, y)
+    _assert_same_run(model.fit(X, y), expected)
+    assert not list(tmp_path.iterdir())
+
+
+def test_failures_leave_no_checkpoint(save_each_epoch, monkeypatch, tmp_path):
+    X, y = interruptible.data()
+    model = BayesianMLPClassifier(**TINY, random_state=0, checkpoint_dir=tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(ChainDivergedError):
+        patch.setattr(f"{__name__}.Killed", ChainDivergedError)
+        _count_epochs(patch, kill_at=10)
+        model.fit(X, y)
+    assert not list(tmp_path.iterdir())
+
+
+def test_chance_cannot_be_repeated(tmp_path):
+    model = BayesianMLPClassifier(**TINY, checkpoint_dir=tmp_path / "new")
+    with pytest.raises(ValueError, match="new' needs a random_state, got None"):
+        model.fit(*interruptible.data())
+    assert not (tmp_path / "new").exists()
+
+
+def test_damaged_checkpoints_are_named(save_each_epoch, monkeypatch, tmp_path):
+    model = BayesianMLPClassifier(**TINY, random_state=0, checkpoint_dir=tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        _count_epochs(patch, kill_at=3)
+        model.fit(*interruptible.data())
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(ValueError, match=r"\.checkpoint' is damaged.*Delete it"):
+        model.fit(*interruptible.data())
+
+
+def test_saving_is_rare_enough(tmp_path, monkeypatch):
+    """One save takes a second here, so that the next comes no sooner than in twenty."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    checkpoint = Checkpoint(tmp_path, ["a run"])
+    assert checkpoint.is_due()
+    checkpoint.save({"epoch": 1})
+    assert not checkpoint.is_due()
+    now[0] += 5.0
+    assert checkpoint.is_due()
+
+    def slow(*args):
+        now[0] += 1.0
+        os.rename(*args)
+
+    monkeypatch.setattr(os, "replace", slow)
+    checkpoint.save({"epoch": 2})
+    now[0] += 19.0
+    assert not checkpoint.is_due()
+    now[0] += 1.5
+    assert checkpoint.is_due()
+    assert checkpoint.load("cpu") == {"epoch": 2}
+
+
+# Signals
+
+
+def _start(tmp_path, *arguments):
+    """Start `interruptible` in a process group of its own, with its own temp folder."""
+    folder = tmp_path / "temp"
+    folder.mkdir(exist_ok=True)
+    process = subprocess.Popen(
+        [sys.executable, interruptible.__file__, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={
+            **os.environ,
+            **dict.fromkeys(("TMPDIR", "JOBLIB_TEMP_FOLDER"), str(folder)),
+        },
+    )
+    assert process.stdout.readline() == "ready\n", process.stderr.read()
+    return process
+
+
+def _wait_for_group(pid, seconds=60):
+    """Wait for all processes of a group to end; say whether they did."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    os.killpg(pid, signal.SIGKILL)
+    return False
+
+
+def _interrupt(tmp_path, task, n_jobs, delay):
+    process = _start(tmp_path, task, str(n_jobs))
+    time.sleep(delay)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
+    out, err = process.communicate(timeout=120)
+    assert _wait_for_group(process.pid), "a worker was left behind"
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    files = [path for path in (tmp_path / "temp").rglob("*") if path.is_file()]
+    assert not files
+    *interrupted, left = out.split()
+    if task == "explain":
+        assert left == "usable"
+    elif not interrupted:  # it came back with what it had
+        assert left == "usable"
+    else:
+        assert left == "unfitted"
+
+
+TASKS = ["chains", "vae", "explain"]
+
+
+@pytest.mark.parametrize(
+    "task, delay", [("chains", 0.9), ("vae", 0.4), ("explain", 1.3)]
+)
+def test_ctrl_c(task, delay, tmp_path):
+    _interrupt(tmp_path, task, 1, delay)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", np.random.default_rng(0).uniform(0, 6, 10).round(2))
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("task", TASKS)
+def test_ctrl_c_at_random_moments(task, n_jobs, delay, tmp_path):
+    _interrupt(tmp_path, task, n_jobs, delay)
+
+
+def _kill_and_go_on(tmp_path, n_jobs, delay):
+    """Kill a fit that would take forever, and let a finite one take up its chains."""
+    folder = tmp_path / "chains"
+    process = _start(tmp_path, "killed_chains", str(n_jobs), str(folder))
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("*.checkpoint")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(delay)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL, "it was done before it was killed"
+    return folder
+
+
+@pytest.mark.parametrize(
+    "n_jobs, delay",
+    [
+        (1, 0.5),
+        *(
+            pytest.param(n_jobs, delay, marks=pytest.mark.slow)
+            for n_jobs in (1, 2)
+            for delay in np.random.default_rng(1).uniform(0, 3, 10).round(2)
+        ),
+    ],
+)
+def test_kill_9(n_jobs, delay, tmp_path, monkeypatch):
+    folder = _kill_and_go_on(tmp_path, n_jobs, delay)
+    expected = interruptible.fit_chains(interruptible.chains())
+    with monkeypatch.context() as patch:
+        epochs = _count_epochs(patch)
+        model = interruptible.fit_chains(interruptible.chains(folder))
+    assert len(epochs) < 2 * model.n_iter_
+    _assert_same_run(model, expected)
+    assert not list(folder.iterdir())
