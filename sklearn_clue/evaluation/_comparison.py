@@ -106,8 +106,11 @@ def evaluate_explainers(
             default=("aleatoric", "epistemic")
         Which uncertainty the explainers are to lower, one comparison for each.
 
-    n_train, n_test : int, default=5000 and 1000
-        Number of artificial rows.
+    n_train : int, default=5000
+        Number of artificial rows to fit to.
+
+    n_test : int, default=1000
+        Number of artificial rows from which those to explain are taken.
 
     rejection_rate : float, default=0.2
         Share of the test rows to explain: those of the greatest total uncertainty in

@@ -22,6 +22,7 @@ from sklearn_clue._validation import (
     validate_data,
 )
 from sklearn_clue.generative import TwoLevelVAEAC, VAEACImputer
+from sklearn_clue.persistence import VersionedState
 
 
 class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
@@ -97,7 +98,6 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
     >>> from sklearn_clue import VAEACImputer, VAEEncoder
     >>> from sklearn_clue.evaluation import GroundTruth
     >>> from sklearn_clue.generative import TwoLevelVAEAC
-from sklearn_clue.persistence import VersionedState
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 1))
     >>> y = np.where(X[:, 0] + 0.1 * rng.normal(size=200) > 0, "yes", "no")
@@ -182,7 +182,7 @@ from sklearn_clue.persistence import VersionedState
                     "The target y holds NaN or infinity. Leave those rows out."
                 )
             vars(self).pop("classes_", None)
-        self._columns = X.columns if is_pandas_df(X) else None
+        self._columns = list(X.columns) if is_pandas_df(X) else None
         self._is_array = not (is_pandas_df(X) or is_polars_df(X))
         self._target = _new_name(X)
 
@@ -275,9 +275,8 @@ from sklearn_clue.persistence import VersionedState
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            log p(x) in nats, by importance sampling: a probability of categories, and
-            a density of numbers in the user's units. The draws are the same in every
-            call.
+            In nats, by importance sampling: log-probability of categories, log-density
+            of numbers in the user's units. The draws are the same in every call.
         """
         joint = self._joint(X)
         # It is asked for differences between a row and one that is like it.

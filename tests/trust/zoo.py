@@ -18,11 +18,14 @@ from sklearn_clue import (
     BayesianMLPRegressor,
     CLUEExplainer,
     CLUEExplainerCV,
+    LocalSensitivityExplainer,
     TabularEncoder,
+    UFIDOExplainer,
     VAEACImputer,
     VAEEncoder,
 )
 from sklearn_clue.bayesian import _mlp
+from sklearn_clue.evaluation import GroundTruth
 from sklearn_clue.generative import TwoLevelVAEAC
 
 TINY = {"hidden_layer_sizes": (5,), "n_draws": 4, "burn_in": 20, "thinning": 1}
@@ -65,6 +68,20 @@ def fitted_models(n_jobs=None):
             distance_weights=[1.0, 3.0],
             cv=2,
             **search,
+        ),
+        "sensitivity": LocalSensitivityExplainer(
+            BayesianMLPClassifier(**chains), batch_size=8, n_jobs=n_jobs
+        ),
+        "ufido": UFIDOExplainer(
+            BayesianMLPClassifier(**chains),
+            imputer,
+            max_iter=3,
+            batch_size=8,
+            n_jobs=n_jobs,
+            random_state=0,
+        ),
+        "ground_truth": GroundTruth(
+            TwoLevelVAEAC(imputer, vae, random_state=0), n_importance=10
         ),
         "explainer_linear": CLUEExplainer(LogisticRegression(), vae, **search),
     }
@@ -113,15 +130,22 @@ def _answers(name, model, X):
             "density": model.score_samples(X, 10),
             "sample": model.sample(5, random_state=0),
         }
+    if name == "ground_truth":
+        return {
+            "proba": model.predict(X),
+            "density": model.log_density(X),
+            "sample": model.sample(5, random_state=0)[0],
+        }
     X = X[list(model.feature_names_in_)]
     explanation = model.explain(X)
+    path = {} if explanation.path is None else {"path": explanation.path.latents}
     return {
         "proba": model.predict_proba(X),
         "judged": np.stack(model.predict_uncertainty(X)),
         "counterfactuals": explanation.counterfactuals,
         "encoded": explanation.encoded_counterfactuals,
         "distance": explanation.distance,
-        "path": explanation.path.latents,
+        **path,
     }
 
 
