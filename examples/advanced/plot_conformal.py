@@ -6,8 +6,8 @@ A Bayesian interval is as honest as the model behind it, and
 :class:`~sklearn_clue.BayesianMLPRegressor` believes in Gaussian noise. This example
 gives it noise with one long tail, and finds that its intervals miss their nominal
 coverage. A few hundred rows set aside and MAPIE_ repair that: conformal
-intervals hold their coverage whatever the noise, and measured in standard deviations of
-the Bayesian model they are wide only where they have to be.
+intervals hold their coverage on average whatever the noise, and measured in standard
+deviations of the Bayesian model they widen with it.
 
 MAPIE is optional: ``pip install "mapie>=1.6"``. Without it this script says so and
 ends.
