@@ -18,29 +18,32 @@ def run_parallel(calls, n_jobs, verbose=0):
 
     Parameters
     ----------
-    calls : list
-        Made with `delayed`.
+    calls : list of functools.partial
+        What to run.
 
     n_jobs : int or None
         Number of workers.
 
     verbose : int, default=0
-        As in joblib.
+        As in joblib, where there are several workers.
 
     Returns
     -------
     results : list
         In the order of the calls.
     """
+    if len(calls) < 2 or effective_n_jobs(n_jobs) < 2:
+        # Not by scikit-learn's `delayed`: it sets the warning filters for a moment,
+        # and threads that do so at once leave them changed.
+        return [call() for call in calls]
     with Parallel(n_jobs=n_jobs, verbose=verbose) as parallel:
-        if len(calls) > 1 and effective_n_jobs(n_jobs) > 1:
-            # They let interrupts through again when they start: not later, then.
-            resource_tracker.ensure_running()
-            loky_resource_tracker.ensure_running()
-            with _interrupts_on_hold():
-                # The first call starts all workers, and they inherit what is blocked.
-                parallel([delayed(_nothing)()])
-        return parallel(calls)
+        # They let interrupts through again when they start: not later, then.
+        resource_tracker.ensure_running()
+        loky_resource_tracker.ensure_running()
+        with _interrupts_on_hold():
+            # The first call starts all workers, and they inherit what is blocked.
+            parallel([delayed(_nothing)()])
+        return parallel(delayed(call)() for call in calls)
 
 
 def _nothing():

@@ -5,6 +5,7 @@ import math
 import os
 import warnings
 from abc import abstractmethod
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -22,7 +23,6 @@ from sklearn.utils import (
 )
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.parallel import delayed
 
 import sklearn_clue
 from sklearn_clue._modules import mlp_outputs, unflatten
@@ -317,7 +317,7 @@ class _BaseBayesianMLP(
     def _run_jobs(self, jobs):
         if len(jobs) > 1 and effective_n_jobs(self.n_jobs) > 1:
             calls = [
-                delayed(run_chains)(*arguments, **keywords)
+                partial(run_chains, *arguments, **keywords)
                 for arguments, keywords in jobs
             ]
             return run_parallel(calls, self.n_jobs)

@@ -2,6 +2,7 @@
 
 import warnings
 from abc import abstractmethod
+from functools import partial
 from numbers import Integral, Real
 from typing import NamedTuple
 
@@ -19,7 +20,6 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.parallel import delayed
 from sklearn.utils.validation import check_memory
 
 from sklearn_clue._parallel import run_parallel
@@ -470,7 +470,7 @@ class BaseUncertaintyExplainer(
             for start in range(0, len(x0), self.batch_size)
         ]
         calls = [
-            delayed(_run)(search, x0[rows], limits and limits.take(rows))
+            partial(_run, search, x0[rows], limits and limits.take(rows))
             for rows in chunks
         ]
         found = run_parallel(calls, self.n_jobs, max(int(self.verbose) - 1, 0))

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 import sklearn_clue
+import sklearn_clue.evaluation
 from sklearn_clue import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
@@ -286,7 +287,7 @@ def test_files_of_every_version_load(path):
     saved = joblib.load(path)
     public = {
         value
-        for module in (sklearn_clue, sklearn_clue.generative)
+        for module in (sklearn_clue, sklearn_clue.generative, sklearn_clue.evaluation)
         for value in (getattr(module, name) for name in module.__all__)
         if isinstance(value, type) and issubclass(value, BaseEstimator)
     }
