@@ -510,14 +510,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
             ]
             return columns, np.empty((0, X.shape[1]), dtype=X.dtype)
 
-        n_samples, n_features = X.shape
-        for count, what in ((n_features, "feature(s)"), (n_samples, "sample(s)")):
-            if count == 0:
-                raise ValueError(
-                    f"Found a DataFrame with 0 {what} (shape={X.shape}) while a "
-                    f"minimum of 1 is required by {type(self).__name__}. Check how X "
-                    "was selected or split."
-                )
+        _check_not_empty(X, self)
         if is_polars_df(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             columns = [_column_from_polars(column) for column in X.iter_columns()]
@@ -582,6 +575,7 @@ class EncoderOwner:
     def _check_rows(self, X, *, reset):
         """Check the shape and names of the user's rows; the encoder checks the rest."""
         if is_pandas_df(X) or is_polars_df(X):
+            _check_not_empty(X, self)
             return validate_data(self, X, reset=reset, skip_check_array=True)
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
 
@@ -611,6 +605,18 @@ class _Column(NamedTuple):
     name: Hashable
     values: Any  # ndarray, or a pandas extension array
     dtype: Any
+
+
+def _check_not_empty(X, estimator):
+    """Refuse a DataFrame without rows or columns, as scikit-learn does with arrays."""
+    n_samples, n_features = X.shape
+    for count, what in ((n_features, "feature(s)"), (n_samples, "sample(s)")):
+        if count == 0:
+            raise ValueError(
+                f"Found a DataFrame with 0 {what} (shape={X.shape}) while a minimum of "
+                f"1 is required by {type(estimator).__name__}. Check how X was "
+                "selected or split."
+            )
 
 
 def _column_from_polars(series):
