@@ -7,6 +7,7 @@ scikit-learn release can break one file at most.
 from numbers import Integral
 
 import numpy as np
+import pandas as pd
 from sklearn.base import _fit_context
 from sklearn.utils import _safe_indexing
 from sklearn.utils._metadata_requests import _routing_enabled
@@ -57,6 +58,62 @@ def check_count(name, value):
         )
 
 
+# Networks compute in float32. Standard scores and weights up to here leave room for the
+# squares that gradients and variances are made of.
+MAX_MAGNITUDE = 1e18
+
+
+def check_weights(sample_weight, X):
+    """Read the weights of rows: none is negative, and some row has one.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_samples,), float or None
+        The weights as the user gave them; None means one each.
+
+    X : {array-like, DataFrame} of shape (n_samples, n_features)
+        The rows.
+
+    Returns
+    -------
+    weight : ndarray of shape (n_samples,)
+        As float64.
+    """
+    weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+    if not weight.any():  # scikit-learn < 1.9 lets this pass
+        raise ValueError(
+            "sample_weight holds nothing but zeros, so there is no row to learn "
+            "from. Give some rows a positive weight."
+        )
+    if weight.max() > MAX_MAGNITUDE:
+        raise ValueError(
+            f"sample_weight holds {weight.max():.3g}, which is more than networks can "
+            f"add up. A row of weight 2 counts as the row twice: keep weights below "
+            f"{MAX_MAGNITUDE:.0e}."
+        )
+    return weight
+
+
+def check_labels(y):
+    """Refuse class labels that are missing, or that cannot be put in an order."""
+    if y.dtype != object:
+        return
+    missing = pd.isna(y)
+    if missing.any():
+        raise ValueError(
+            f"Input y contains NaN or None: {missing.sum()} of {len(y)} labels are "
+            "missing. Leave out those rows, or give them a label of their own."
+        )
+    types = sorted({type(label).__name__ for label in y})
+    try:
+        np.unique(y)
+    except TypeError as error:
+        raise TypeError(
+            f"The labels in y mix the types {', '.join(types)}, which have no common "
+            "order. Convert them, for example with astype(str)."
+        ) from error
+
+
 def check_widths(hidden_layer_sizes):
     """Read the widths of hidden layers; an empty sequence means a linear model."""
     widths = np.atleast_1d(np.asarray(hidden_layer_sizes))
@@ -72,11 +129,6 @@ def check_widths(hidden_layer_sizes):
 
 def drop_weightless_rows(weight, *tables):
     """Leave out rows of weight zero; return the weights and tables of the others."""
-    if not weight.any():  # scikit-learn < 1.9 lets this pass
-        raise ValueError(
-            "sample_weight holds nothing but zeros, so there is no row to learn "
-            "from. Give some rows a positive weight."
-        )
     if weight.all():
         return weight, *tables
     present = np.flatnonzero(weight)
@@ -116,15 +168,17 @@ __all__ = [
     "HasMethods",
     "Hidden",
     "Interval",
+    "MAX_MAGNITUDE",
     "Options",
     "StrOptions",
     "_check_feature_names_in",
-    "_check_sample_weight",
     "_fit_context",
     "_routing_enabled",
     "_safe_indexing",
     "check_count",
     "check_is_fitted",
+    "check_labels",
+    "check_weights",
     "check_widths",
     "drop_weightless_rows",
     "is_pandas_df",

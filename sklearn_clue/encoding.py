@@ -16,11 +16,12 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import has_fit_parameter
 
 from sklearn_clue._validation import (
+    MAX_MAGNITUDE,
     StrOptions,
     _check_feature_names_in,
-    _check_sample_weight,
     _fit_context,
     check_is_fitted,
+    check_weights,
     is_pandas_df,
     is_polars_df,
     validate_data,
@@ -422,12 +423,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
             columns, is_frame=not isinstance(template, np.ndarray)
         )
         arrays = _clean(columns, kinds, allow_missing=allow_missing)
-        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        if not weight.any():
-            raise ValueError(
-                "All sample weights are zero, so no row is left to learn from. Give at "
-                "least some rows a positive weight."
-            )
+        weight = check_weights(sample_weight, X)
 
         schema, start = [], 0
         for column, kind, array in zip(columns, kinds, arrays, strict=True):
@@ -478,7 +474,9 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         for column, array in zip(self.schema_, arrays, strict=True):
             block = encoded[:, column.block]
             if column.kind == "number":
-                block[:, 0] = _standardise(array, column)
+                scores = _standardise(array, column)
+                _check_magnitude(scores, array, column.name)
+                block[:, 0] = scores
                 continue
             codes = _codes(array, column.categories)
             rows = np.flatnonzero(codes >= 0)
@@ -596,7 +594,7 @@ class EncoderOwner:
         """Turn the user's rows into what the networks see, as float32."""
         encoded = X if self.encoder_ is None else np.asarray(self.encoder_.transform(X))
         encoded = check_array(encoded, dtype=np.float64, estimator=self, input_name="X")
-        return encoded.astype(np.float32)
+        return as_float32(encoded)
 
 
 class _Column(NamedTuple):
@@ -835,12 +833,32 @@ def _learn_number(values, weight, is_integer):
     }
 
 
+def as_float32(encoded):
+    """Give encoded rows the precision of networks, if it can hold them."""
+    for position in np.flatnonzero((np.abs(encoded) > MAX_MAGNITUDE).any(axis=0)):
+        _check_magnitude(encoded[:, position], encoded[:, position], f"x{position}")
+    return encoded.astype(np.float32)
+
+
+def _check_magnitude(scores, values, name):
+    """Refuse numbers so far out that a network would answer with NaN."""
+    is_far = np.abs(scores) > MAX_MAGNITUDE
+    if is_far.any():
+        raise ValueError(
+            f"Column {name!r} holds {float(values[is_far][0]):.6g}, more than "
+            f"{MAX_MAGNITUDE:.0e} standard deviations of the training rows away from "
+            "their mean. Networks cannot compute with such a number: correct it, or "
+            "leave out the row."
+        )
+
+
 def _standardise(values, column):
     if column.is_integer:
         # Integers beyond 2**53 are no float64; where the platform has a longer
         # float their differences survive.
         values = values.astype(np.longdouble)
-    return (values - column.center) / column.scale
+    with np.errstate(over="ignore"):  # what is too large is refused after
+        return (values - column.center) / column.scale
 
 
 def _decode(column, encoded):

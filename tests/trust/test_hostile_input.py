@@ -4,6 +4,7 @@ The tables below are the test. Each line is a name, how to make the input, and, 
 must be refused, the words that the message holds.
 """
 
+import operator
 import warnings
 from datetime import datetime
 
@@ -350,8 +351,8 @@ def check_vaeac(imputer, X):
     filled = imputer.transform(X)
     check_container(filled, X)
     observed = ~pd.isna(np.asarray(X, dtype=object))
-    same = np.asarray(filled, dtype=object) == np.asarray(X, dtype=object)
-    assert same[observed].all()
+    cells = (np.asarray(table, dtype=object)[observed] for table in (filled, X))
+    assert all(map(operator.eq, *cells))
     assert is_finite(imputer.score_samples(X, n_importance=2))
 
 
@@ -539,7 +540,7 @@ def test_targets_that_are_refused(line, name, no_training):
 # --- Weights ---
 
 FINE_WEIGHTS = {
-    "zeros among ones": np.resize([1.0, 1.0, 0.0], N_ROWS),
+    "zeros among ones": np.r_[0.0, 0.0, np.ones(N_ROWS - 2)],
     "one number for all": 2.0,
     "whole numbers": np.arange(1, N_ROWS + 1),
     "booleans": np.arange(N_ROWS) > 2,
@@ -683,7 +684,7 @@ BAD_PARAMETERS = [
     (CLASSIFIER, {"prior_rate": np.inf}, "prior_rate.*inf"),
     (CLASSIFIER, {"prior_shape": 0}, "prior_shape.*0"),
     (CLASSIFIER, {"class_weight": "fair"}, "class_weight.*'fair'"),
-    (CLASSIFIER, {"class_weight": {"maybe": 1.0}}, "class.*maybe"),
+    (CLASSIFIER, {"class_weight": {"maybe": 1.0}}, "class_weight"),
     (CLASSIFIER, {"class_weight": {"no": -1.0}}, "class_weight.*-1"),
     (CLASSIFIER, {"class_weight": {"no": np.nan}}, "class_weight.*nan"),
     (CLASSIFIER, {"random_state": "seed"}, "random_state.*'seed'"),
@@ -706,7 +707,6 @@ BAD_PARAMETERS = [
     (VAE, {"likelihood": "poisson"}, "likelihood.*'poisson'"),
     (VAE, {"max_iter": 0}, "max_iter.*0"),
     (VAE, {"validation_fraction": 1.5}, "validation_fraction.*1.5"),
-    (VAE, {"image_shape": (3, 3)}, "image_shape.*3, 3"),
     (VAE, {"image_shape": "square"}, "image_shape.*square"),
     (VAE, {"device": "quantum"}, "device.*'quantum'"),
     (VAEAC, {"n_draws": 0}, "n_draws.*0"),
@@ -719,7 +719,6 @@ BAD_PARAMETERS = [
     (explainer(), {"estimator": []}, "estimator|empty"),
     (explainer(), {"estimator": "bnn"}, "estimator.*'bnn'"),
     (explainer(), {"generator": LogisticRegression()}, "generator.*LogisticRegression"),
-    (explainer(), {"generator": VAEAC}, "generator|latent"),
     (explainer(), {"distance_weight": np.nan}, "distance_weight.*nan"),
     (explainer(), {"distance_weight": np.inf}, "distance_weight.*inf"),
     (explainer(), {"distance_weight": -1}, "distance_weight.*-1"),
@@ -755,7 +754,7 @@ BAD_PARAMETERS = [
     (ESTIMATORS["sensitivity"], {"image_shape": (2, 3)}, "image_shape.*2, 3"),
     (ESTIMATORS["ufido"], {"mask_weight": np.inf}, "mask_weight.*inf"),
     (ESTIMATORS["ufido"], {"n_masks": 0}, "n_masks.*0"),
-    (ESTIMATORS["ufido"], {"generator": VAE}, "generator.*VAEEncoder"),
+    (ESTIMATORS["ufido"], {"generator": VAE}, "VAEEncoder.*generator"),
     (TabularEncoder(), {"categorical_features": "from_type"}, "'from_type'"),
     (TabularEncoder(), {"categorical_features": ["height"]}, "'height'.*'age'"),
     (TabularEncoder(), {"categorical_features": [7]}, "categorical_features.*7"),
