@@ -562,7 +562,12 @@ class Explanation:
             The file written.
         """
         path = Path(path)
-        path.write_text(_rendering.page(self.to_dict()), encoding="utf-8")
+        # Half a surrogate pair, which a name may hold, is no character of UTF-8.
+        path.write_text(
+            _rendering.page(self.to_dict()),
+            encoding="utf-8",
+            errors="xmlcharrefreplace",
+        )
         return path
 
     def plot(self, **kwargs):
