@@ -822,7 +822,11 @@ def _learn_number(values, weight, is_integer):
         scale = float(span * np.sqrt(variance)) or 1.0
     # Hazen's percentiles: a value stands at the middle of its own weight.
     rank = (np.cumsum(weight) - weight / 2) / weight.sum()
-    percentiles = np.interp(np.linspace(0, 1, 101), rank, values.astype(np.float64))
+    # Their differences stay finite for huge values, divided by a power of two.
+    divisor = 2.0**64 if max(abs(float(low)), abs(float(high))) > 1e290 else 1.0
+    percentiles = divisor * np.interp(
+        np.linspace(0, 1, 101), rank, values.astype(np.float64) / divisor
+    )
     python_type = int if is_integer else float
     return {
         "center": center,
@@ -857,8 +861,21 @@ def _standardise(values, column):
         # Integers beyond 2**53 are no float64; where the platform has a longer
         # float their differences survive.
         values = values.astype(np.longdouble)
+    center, scale, divisor = _halved(column)
+    if divisor != 1:
+        values = values / divisor
     with np.errstate(over="ignore"):  # what is too large is refused after
-        return (values - column.center) / column.scale
+        return (values - center) / scale
+
+
+_LARGEST = np.finfo(np.float64).max
+
+
+def _halved(column):
+    """Centre, scale, and what they were divided by so that differences stay finite."""
+    # Without a loss: powers of two, and far from the smallest numbers.
+    divisor = 2.0 if abs(column.center) > 1e290 else 1.0
+    return column.center / divisor, column.scale / divisor, divisor
 
 
 def _decode(column, encoded):
@@ -866,7 +883,10 @@ def _decode(column, encoded):
     if column.kind == "category":
         return encoded.argmax(axis=1)
     if not column.is_integer:
-        return encoded[:, 0].astype(np.float64) * column.scale + column.center
+        center, scale, divisor = _halved(column)
+        with np.errstate(over="ignore"):
+            decoded = divisor * (encoded[:, 0].astype(np.float64) * scale + center)
+        return decoded.clip(-_LARGEST, _LARGEST)
     decoded = np.rint(
         encoded[:, 0].astype(np.longdouble) * column.scale + column.center
     )

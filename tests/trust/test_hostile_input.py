@@ -148,6 +148,9 @@ FINE_ROWS = {
     "values around 1e-30": lambda: good().assign(weight=1e-30 * numbers()[:, 0]),
     "values from 1e-30 to 1e30": lambda: with_column(np.logspace(-30, 30, N_ROWS)),
     "values around 1e300": lambda: with_column(1e300 * numbers()[:, 0]),
+    "values up to the largest": lambda: with_column(
+        np.resize([1.2e308, np.finfo(float).max, -1e308, 0.0], N_ROWS)
+    ),
     "denormal values": lambda: with_column(5e-324 * np.arange(N_ROWS)),
     "a constant number": lambda: with_column(7.5),
     "a constant category": lambda: with_column("always"),

@@ -16,6 +16,8 @@ from sklearn_clue._rendering import _SORT_SCRIPT
 from sklearn_clue.datasets import _download, _loaders
 from sklearn_clue.datasets._download import DataFile, Source, read
 
+pytest.importorskip("matplotlib.pyplot")  # here: old ones warn as they are loaded
+
 HOSTILE = [
     "<script>alert(1)</script>",
     "</script><script>alert(1)</script>",
@@ -166,7 +168,6 @@ def test_a_paragraph_per_row_whatever_the_names():
 
 
 def test_pictures_show_text_as_text():
-    pytest.importorskip("matplotlib")
     texts = [text for text in HOSTILE if "\ud83d" not in text and "\x00" not in text]
     display = explain(texts).plot()
     with warnings.catch_warnings():
