@@ -839,8 +839,14 @@ def _learn_number(values, weight, is_integer):
 
 def as_float32(encoded):
     """Give encoded rows the precision of networks, if it can hold them."""
-    for position in np.flatnonzero((np.abs(encoded) > MAX_MAGNITUDE).any(axis=0)):
-        _check_magnitude(encoded[:, position], encoded[:, position], f"x{position}")
+    is_far = np.abs(encoded) > MAX_MAGNITUDE
+    if is_far.any():
+        row, position = np.argwhere(is_far)[0]
+        raise ValueError(
+            f"Encoded column {position} holds {encoded[row, position]:.6g}. Networks "
+            f"cannot compute with numbers beyond {MAX_MAGNITUDE:.0e}: scale the "
+            "columns first, as TabularEncoder does."
+        )
     return encoded.astype(np.float32)
 
 

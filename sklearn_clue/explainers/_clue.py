@@ -19,6 +19,7 @@ from sklearn_clue._validation import (
     _safe_indexing,
     check_is_fitted,
 )
+from sklearn_clue.encoding import as_float32
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found
 from sklearn_clue.explainers._search import (
     L1Distance,
@@ -357,7 +358,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
                 f"{self.generator_.latent_dim_} latents. Pass rows as its transform "
                 "returns them."
             )
-        z = as_tensor(Z)
+        z = as_tensor(as_float32(Z))
         with torch.no_grad():
             blocks = [search._rows(block).numpy() for block in z.split(1024)]
         return self._judge_encoded(np.concatenate(blocks))[0]

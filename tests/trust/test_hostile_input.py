@@ -815,6 +815,15 @@ def test_latents_that_are_refused():
         fitted("clue").latent_uncertainty(np.zeros((2, 3)))
     with refuses("NaN"):
         fitted("clue").latent_uncertainty([[np.nan, 0.0]])
+    with refuses("1e\\+300"):
+        fitted("clue").latent_uncertainty([[1e300, 0.0]])
+
+
+@pytest.mark.parametrize("estimator", [CLASSIFIER, REGRESSOR, VAE, VAEAC])
+def test_unscaled_numbers_that_pass_through(estimator, no_training):
+    estimator = clone(estimator).set_params(encoder="passthrough")
+    with refuses("column 2 holds 1e\\+30.*TabularEncoder"):
+        estimator.fit(numbers() * [1, 1, 0] + [0, 0, 1e30], np.resize([0, 1], N_ROWS))
 
 
 def test_the_table_is_long_enough():
