@@ -4,6 +4,8 @@ Everything else in the package imports validation helpers from here, so a new
 scikit-learn release can break one file at most.
 """
 
+import re
+from contextlib import contextmanager
 from numbers import Integral
 
 import numpy as np
@@ -50,6 +52,18 @@ except ImportError:  # scikit-learn < 1.9
         return method
 
 
+@contextmanager
+def naming(argument):
+    """Let errors of scikit-learn and numpy say which argument they are about."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if re.search(rf"\b{argument}\b", str(error)):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{argument} cannot be used: {error}") from error
+
+
 def check_count(name, value):
     """Check an argument of a method that counts something."""
     if not isinstance(value, Integral) or value < 1:
@@ -79,7 +93,8 @@ def check_weights(sample_weight, X):
     weight : ndarray of shape (n_samples,)
         As float64.
     """
-    weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+    with naming("sample_weight"):
+        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
     if not weight.any():  # scikit-learn < 1.9 lets this pass
         raise ValueError(
             "sample_weight holds nothing but zeros, so there is no row to learn "
@@ -184,6 +199,7 @@ __all__ = [
     "is_pandas_df",
     "is_polars_df",
     "merge_repeated_rows",
+    "naming",
     "validate_data",
     "validate_params",
     "with_callbacks",

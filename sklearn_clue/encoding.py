@@ -24,6 +24,7 @@ from sklearn_clue._validation import (
     check_weights,
     is_pandas_df,
     is_polars_df,
+    naming,
     validate_data,
 )
 
@@ -593,7 +594,10 @@ class EncoderOwner:
     def _encode(self, X):
         """Turn the user's rows into what the networks see, as float32."""
         encoded = X if self.encoder_ is None else np.asarray(self.encoder_.transform(X))
-        encoded = check_array(encoded, dtype=np.float64, estimator=self, input_name="X")
+        with naming("X"):
+            encoded = check_array(
+                encoded, dtype=np.float64, estimator=self, input_name="X"
+            )
         return as_float32(encoded)
 
 

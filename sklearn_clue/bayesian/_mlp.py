@@ -45,6 +45,7 @@ from sklearn_clue._validation import (
     check_widths,
     drop_weightless_rows,
     merge_repeated_rows,
+    naming,
     with_callbacks,
 )
 from sklearn_clue.bayesian._chains import (
@@ -186,8 +187,9 @@ class _BaseBayesianMLP(EncoderOwner, CallbackSupportMixin, BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
             )
-        y = self._read_target(y, go_on=go_on, classes=classes)
-        check_consistent_length(X, y)
+        with naming("y"):
+            y = self._read_target(y, go_on=go_on, classes=classes)
+            check_consistent_length(X, y)
         weight = check_weights(sample_weight, X)
         weight, X, y = drop_weightless_rows(weight, X, y)
         if not go_on:

@@ -32,6 +32,7 @@ from sklearn_clue._validation import (
     _safe_indexing,
     check_is_fitted,
     check_labels,
+    naming,
 )
 from sklearn_clue.bayesian import BayesianMLPClassifier
 from sklearn_clue.encoding import EncoderOwner, TabularEncoder
@@ -127,11 +128,13 @@ class BaseUncertaintyExplainer(MetaEstimatorMixin, BaseEstimator):
     def _read(self, X, y):
         """Check rows and targets as far as they concern no part in particular."""
         X = self._check_rows(X, reset=True)
-        if not (y is None or hasattr(y, "__getitem__")):
-            y = np.asarray(y)
-        check_consistent_length(X, y)
-        if y is not None and is_classifier(self):
-            check_labels(np.asarray(y))
+        with naming("y"):
+            if not (y is None or hasattr(y, "__getitem__")):
+                y = np.asarray(y)
+            check_consistent_length(X, y)
+            if y is not None and is_classifier(self):
+                check_labels(np.asarray(y))
+                check_classification_targets(y)
         return X, y
 
     def _fit(self, X, y, fit_params):
