@@ -505,7 +505,11 @@ BAD_TARGETS = {
     "too few": (np.resize([0, 1], N_ROWS - 1), ALL, "inconsistent numbers of samples"),
     "none at all": ([], ALL, r"\by\b.*(inconsistent|0 sample)"),
     "a number": (1.0, ALL, r"\by\b.*(scalar|1d array)"),
-    "three dimensions": (np.zeros((N_ROWS, 2, 2)), ALL, r"\by\b.*dim 3"),
+    "three dimensions": (
+        np.zeros((N_ROWS, 2, 2)),
+        ALL,
+        r"\by\b.*(dim 3|Unknown label)",
+    ),
     "NaN": (np.where(np.arange(N_ROWS) == 3, np.nan, 1.0), ALL, "y.* NaN"),
     "infinity": (np.where(np.arange(N_ROWS) == 3, np.inf, 1.0), ALL, "y.* infinity"),
     "complex numbers": (np.arange(N_ROWS) * 1j, ALL, r"\by\b.*Complex"),
