@@ -473,15 +473,18 @@ class _BaseBayesianMLP(EncoderOwner, CallbackSupportMixin, BaseEstimator):
         n_draws, _, n_out = coefs[-1].shape
         # Reductions work in float64 and hold two or three copies of the outputs.
         n_bytes = 32 * n_draws * n_out + 12 * max(c.shape[2] for c in coefs)
-        blocks = []
+        answers = []
         for x in chunks:
+            blocks = []
             for rows in row_blocks(len(x), n_bytes):
                 block = as_tensor(x[rows], self.device)
                 outputs = mlp_outputs(pad_rows(block), coefs, intercepts)
                 # Padding comes off last: incomplete tiles round differently here, too.
                 reduced = reduce(outputs.double()).narrow(axis, 0, len(block))
                 blocks.append(to_numpy(reduced))
-        return np.concatenate(blocks, axis=axis)
+            # Many small arrays that stay would keep the memory between them in use.
+            answers.append(np.concatenate(blocks, axis=axis))
+        return np.concatenate(answers, axis=axis)
 
 
 class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):

@@ -562,7 +562,7 @@ BAD_WEIGHTS = {
     "NaN": (np.r_[np.nan, np.ones(N_ROWS - 1)], "sample_weight.*NaN"),
     "infinity": (np.r_[np.inf, np.ones(N_ROWS - 1)], "sample_weight.*infinity"),
     "too few": (np.ones(N_ROWS - 1), "sample_weight"),
-    "two dimensions": (np.ones((N_ROWS, 2)), "sample_weight.*2D"),
+    "two dimensions": (np.ones((N_ROWS, 2)), "sample_weight.*1D array"),
     "words": (labels(N_ROWS), "sample_weight.*'no'"),
     "beyond float32": (np.full(N_ROWS, 1e300), "sample_weight.*1e\\+300"),
 }

@@ -232,4 +232,4 @@ def grown_by(n_rows):
 def test_a_million_rows_in_bounded_memory():
     # The answer is three columns of 8 MB, held once in blocks and once whole. All draws
     # at once would be 800 MB.
-    assert grown_by(1_000_000) < 200
+    assert grown_by(1_000_000) < 100
