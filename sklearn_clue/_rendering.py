@@ -58,7 +58,10 @@ def measured(before, after, unit):
 
 def summary(facts):
     """Write one paragraph per row."""
-    return "\n".join(_paragraph(row, facts) for row in facts["rows"])
+    # Names and values may hold line breaks.
+    return "\n".join(
+        " ".join(_paragraph(row, facts).splitlines()) for row in facts["rows"]
+    )
 
 
 def _paragraph(row, facts):

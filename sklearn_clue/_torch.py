@@ -32,6 +32,18 @@ def as_tensor(array, device="cpu", dtype=DTYPE):
     return torch.as_tensor(array, dtype=dtype, device=device)
 
 
+def check_device(device):
+    """Refuse a device that this machine cannot compute on."""
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"device={device!r} cannot be used here: {reason}. Choose another, such as "
+            "'cpu'."
+        ) from error
+
+
 def to_numpy(tensor):
     """Turn a tensor into an array that owns its memory."""
     return np.array(tensor.detach().cpu().numpy())

@@ -4,12 +4,15 @@ Everything else in the package imports validation helpers from here, so a new
 scikit-learn release can break one file at most.
 """
 
+import re
 import sys
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, metadata
 from numbers import Integral
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from sklearn.base import _fit_context
 from sklearn.utils import _safe_indexing
 from sklearn.utils._metadata_requests import _routing_enabled
@@ -86,12 +89,81 @@ class DocLinkMixin:
         return {"page": f"{module.partition('._')[0]}.{name}"}
 
 
+@contextmanager
+def naming(argument):
+    """Let errors of scikit-learn and numpy say which argument they are about."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if re.search(rf"\b{argument}\b", str(error)):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{argument} cannot be used: {error}") from error
+
+
 def check_count(name, value):
     """Check an argument of a method that counts something."""
     if not isinstance(value, Integral) or value < 1:
         raise ValueError(
             f"{name} must be a positive whole number, got {value!r}. Give at least 1."
         )
+
+
+# Networks compute in float32. Standard scores and weights up to here leave room for the
+# squares that gradients and variances are made of.
+MAX_MAGNITUDE = 1e18
+
+
+def check_weights(sample_weight, X):
+    """Read the weights of rows: none is negative, and some row has one.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_samples,), float or None
+        The weights as the user gave them; None means one each.
+
+    X : {array-like, DataFrame} of shape (n_samples, n_features)
+        The rows.
+
+    Returns
+    -------
+    weight : ndarray of shape (n_samples,)
+        As float64.
+    """
+    with naming("sample_weight"):
+        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+    if not weight.any():  # scikit-learn < 1.9 lets this pass
+        raise ValueError(
+            "sample_weight holds nothing but zeros, so there is no row to learn "
+            "from. Give some rows a positive weight."
+        )
+    if weight.max() > MAX_MAGNITUDE:
+        raise ValueError(
+            f"sample_weight holds {weight.max():.3g}, which is more than networks can "
+            f"add up. A row of weight 2 counts as the row twice: keep weights below "
+            f"{MAX_MAGNITUDE:.0e}."
+        )
+    return weight
+
+
+def check_labels(y):
+    """Refuse class labels that are missing, or that cannot be put in an order."""
+    if y.dtype != object:
+        return
+    missing = pd.isna(y)
+    if missing.any():
+        raise ValueError(
+            f"Input y contains NaN or None: {missing.sum()} of {len(y)} labels are "
+            "missing. Leave out those rows, or give them a label of their own."
+        )
+    types = sorted({type(label).__name__ for label in y})
+    try:
+        np.unique(y)
+    except TypeError as error:
+        raise TypeError(
+            f"The labels in y mix the types {', '.join(types)}, which have no common "
+            "order. Convert them, for example with astype(str)."
+        ) from error
 
 
 def check_widths(hidden_layer_sizes):
@@ -109,11 +181,6 @@ def check_widths(hidden_layer_sizes):
 
 def drop_weightless_rows(weight, *tables):
     """Leave out rows of weight zero; return the weights and tables of the others."""
-    if not weight.any():  # scikit-learn < 1.9 lets this pass
-        raise ValueError(
-            "sample_weight holds nothing but zeros, so there is no row to learn "
-            "from. Give some rows a positive weight."
-        )
     if weight.all():
         return weight, *tables
     present = np.flatnonzero(weight)
@@ -154,21 +221,24 @@ __all__ = [
     "HasMethods",
     "Hidden",
     "Interval",
+    "MAX_MAGNITUDE",
     "Options",
     "StrOptions",
     "_check_feature_names_in",
-    "_check_sample_weight",
     "_fit_context",
     "_routing_enabled",
     "_safe_indexing",
     "check_count",
     "check_is_fitted",
+    "check_labels",
+    "check_weights",
     "check_widths",
     "documentation_address",
     "drop_weightless_rows",
     "is_pandas_df",
     "is_polars_df",
     "merge_repeated_rows",
+    "naming",
     "validate_data",
     "validate_params",
     "with_callbacks",

@@ -16,14 +16,16 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import has_fit_parameter
 
 from sklearn_clue._validation import (
+    MAX_MAGNITUDE,
     DocLinkMixin,
     StrOptions,
     _check_feature_names_in,
-    _check_sample_weight,
     _fit_context,
     check_is_fitted,
+    check_weights,
     is_pandas_df,
     is_polars_df,
+    naming,
     validate_data,
 )
 from sklearn_clue.persistence import VersionedState
@@ -453,12 +455,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
             columns, is_frame=not isinstance(template, np.ndarray)
         )
         arrays = _clean(columns, kinds, allow_missing=allow_missing)
-        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        if not weight.any():
-            raise ValueError(
-                "All sample weights are zero, so no row is left to learn from. Give at "
-                "least some rows a positive weight."
-            )
+        weight = check_weights(sample_weight, X)
 
         schema, start = [], 0
         for column, kind, array in zip(columns, kinds, arrays, strict=True):
@@ -509,7 +506,9 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         for column, array in zip(self.schema_, arrays, strict=True):
             block = encoded[:, column.block]
             if column.kind == "number":
-                block[:, 0] = _standardise(array, column)
+                scores = _standardise(array, column)
+                _check_magnitude(scores, array, column.name)
+                block[:, 0] = scores
                 continue
             codes = _codes(array, column.categories)
             rows = np.flatnonzero(codes >= 0)
@@ -541,14 +540,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
             ]
             return columns, np.empty((0, X.shape[1]), dtype=X.dtype)
 
-        n_samples, n_features = X.shape
-        for count, what in ((n_features, "feature(s)"), (n_samples, "sample(s)")):
-            if count == 0:
-                raise ValueError(
-                    f"Found a DataFrame with 0 {what} (shape={X.shape}) while a "
-                    f"minimum of 1 is required by {type(self).__name__}. Check how X "
-                    "was selected or split."
-                )
+        _check_not_empty(X, self)
         if is_polars_df(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             columns = [_column_from_polars(column) for column in X.iter_columns()]
@@ -613,6 +605,7 @@ class EncoderOwner:
     def _check_rows(self, X, *, reset):
         """Check the shape and names of the user's rows; the encoder checks the rest."""
         if is_pandas_df(X) or is_polars_df(X):
+            _check_not_empty(X, self)
             return validate_data(self, X, reset=reset, skip_check_array=True)
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
 
@@ -632,8 +625,11 @@ class EncoderOwner:
     def _encode(self, X):
         """Turn the user's rows into what the networks see, as float32."""
         encoded = X if self.encoder_ is None else np.asarray(self.encoder_.transform(X))
-        encoded = check_array(encoded, dtype=np.float64, estimator=self, input_name="X")
-        return encoded.astype(np.float32)
+        with naming("X"):
+            encoded = check_array(
+                encoded, dtype=np.float64, estimator=self, input_name="X"
+            )
+        return as_float32(encoded)
 
 
 class _Column(NamedTuple):
@@ -642,6 +638,18 @@ class _Column(NamedTuple):
     name: Hashable
     values: Any  # ndarray, or a pandas extension array
     dtype: Any
+
+
+def _check_not_empty(X, estimator):
+    """Refuse a DataFrame without rows or columns, as scikit-learn does with arrays."""
+    n_samples, n_features = X.shape
+    for count, what in ((n_features, "feature(s)"), (n_samples, "sample(s)")):
+        if count == 0:
+            raise ValueError(
+                f"Found a DataFrame with 0 {what} (shape={X.shape}) while a minimum of "
+                f"1 is required by {type(estimator).__name__}. Check how X was "
+                "selected or split."
+            )
 
 
 def _column_from_polars(series):
@@ -849,7 +857,11 @@ def _learn_number(values, weight, is_integer):
         scale = float(span * np.sqrt(variance)) or 1.0
     # Hazen's percentiles: a value stands at the middle of its own weight.
     rank = (np.cumsum(weight) - weight / 2) / weight.sum()
-    percentiles = np.interp(np.linspace(0, 1, 101), rank, values.astype(np.float64))
+    # Their differences stay finite for huge values, divided by a power of two.
+    divisor = 2.0**64 if max(abs(float(low)), abs(float(high))) > 1e290 else 1.0
+    percentiles = divisor * np.interp(
+        np.linspace(0, 1, 101), rank, values.astype(np.float64) / divisor
+    )
     python_type = int if is_integer else float
     return {
         "center": center,
@@ -860,12 +872,51 @@ def _learn_number(values, weight, is_integer):
     }
 
 
+def as_float32(encoded):
+    """Give encoded rows the precision of networks, if it can hold them."""
+    is_far = np.abs(encoded) > MAX_MAGNITUDE
+    if is_far.any():
+        row, position = np.argwhere(is_far)[0]
+        raise ValueError(
+            f"Encoded column {position} holds {encoded[row, position]:.6g}. Networks "
+            f"cannot compute with numbers beyond {MAX_MAGNITUDE:.0e}: scale the "
+            "columns first, as TabularEncoder does."
+        )
+    return encoded.astype(np.float32)
+
+
+def _check_magnitude(scores, values, name):
+    """Refuse numbers so far out that a network would answer with NaN."""
+    is_far = np.abs(scores) > MAX_MAGNITUDE
+    if is_far.any():
+        raise ValueError(
+            f"Column {name!r} holds {float(values[is_far][0]):.6g}, more than "
+            f"{MAX_MAGNITUDE:.0e} standard deviations of the training rows away from "
+            "their mean. Networks cannot compute with such a number: correct it, or "
+            "leave out the row."
+        )
+
+
 def _standardise(values, column):
     if column.is_integer:
         # Integers beyond 2**53 are no float64; where the platform has a longer
         # float their differences survive.
         values = values.astype(np.longdouble)
-    return (values - column.center) / column.scale
+    center, scale, divisor = _halved(column)
+    if divisor != 1:
+        values = values / divisor
+    with np.errstate(over="ignore"):  # what is too large is refused after
+        return (values - center) / scale
+
+
+_LARGEST = np.finfo(np.float64).max
+
+
+def _halved(column):
+    """Centre, scale, and what they were divided by so that differences stay finite."""
+    # Without a loss: powers of two, and far from the smallest numbers.
+    divisor = 2.0 if abs(column.center) > 1e290 else 1.0
+    return column.center / divisor, column.scale / divisor, divisor
 
 
 def _decode(column, encoded):
@@ -873,7 +924,10 @@ def _decode(column, encoded):
     if column.kind == "category":
         return encoded.argmax(axis=1)
     if not column.is_integer:
-        return encoded[:, 0].astype(np.float64) * column.scale + column.center
+        center, scale, divisor = _halved(column)
+        with np.errstate(over="ignore"):
+            decoded = divisor * (encoded[:, 0].astype(np.float64) * scale + center)
+        return decoded.clip(-_LARGEST, _LARGEST)
     decoded = np.rint(
         encoded[:, 0].astype(np.longdouble) * column.scale + column.center
     )

@@ -568,7 +568,12 @@ class Explanation:
             The file written.
         """
         path = Path(path)
-        path.write_text(_rendering.page(self.to_dict()), encoding="utf-8")
+        # Half a surrogate pair, which a name may hold, is no character of UTF-8.
+        path.write_text(
+            _rendering.page(self.to_dict()),
+            encoding="utf-8",
+            errors="xmlcharrefreplace",
+        )
         return path
 
     def plot(self, **kwargs):
@@ -779,10 +784,13 @@ def _percentile_of(values, percentiles):
         # The schema's percentiles put a value at the middle of its own weight and stay
         # on the smallest and the largest value beyond: there the inner end is it.
         middle[0], middle[-1] = grid[rank == 0][-1], grid[rank == len(known) - 1][0]
-    slack = _SNAP * (known[-1] - known[0])
-    result = np.interp(values, known, middle)
-    result[values < known[0] - slack] = 0.0
-    result[values > known[-1] + slack] = 100.0
+    # In a range of one, or differences of huge and of tiny values are no numbers.
+    low, high = np.longdouble(known[0]), np.longdouble(known[-1])
+    span = high - low or np.longdouble(1)
+    values, known = ((part - low) / span for part in (values, known))
+    result = np.interp(values.astype(float), known.astype(float), middle)
+    result[values < known[0] - _SNAP] = 0.0
+    result[values > known[-1] + _SNAP] = 100.0
     return result
 
 

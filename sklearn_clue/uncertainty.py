@@ -1,6 +1,7 @@
 """What uncertainty is, and how it splits into its two sources."""
 
 import copy
+from numbers import Real
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -136,14 +137,17 @@ def weights_of_parts(uncertainty):
     """
     kinds = Uncertainty._fields
     named = {uncertainty: 1.0} if isinstance(uncertainty, str) else uncertainty
-    weights = [float(named.get(kind, 0.0)) for kind in kinds]
-    if set(named) - set(kinds) or min(weights) < 0 or not any(weights):
+    weights = [named.get(kind, 0.0) for kind in kinds]
+    is_weights = all(isinstance(weight, Real) for weight in weights) and all(
+        0 <= weight < np.inf for weight in weights
+    )
+    if set(named) - set(kinds) or not is_weights or not any(weights):
         raise ValueError(
             "uncertainty must be 'total', 'aleatoric', 'epistemic', or a mapping of "
             "some of them to weights that are at least 0 and not all 0, got "
             f"{uncertainty!r}."
         )
-    return weights
+    return [float(weight) for weight in weights]
 
 
 def weighted_sum(weights, parts):

@@ -100,5 +100,5 @@ plt.show()
 # the same. The second level has learned which of its latents occur.
 #
 # These data were chosen to show it. Where the latents fill the prior well there is
-# little to learn for a second level: of three real tables in the user guide, it makes no
-# difference on one.
+# little to learn for a second level: of three real tables in the user guide, it makes
+# no difference on one.

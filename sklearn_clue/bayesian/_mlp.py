@@ -28,20 +28,29 @@ import sklearn_clue
 from sklearn_clue._modules import mlp_outputs, unflatten
 from sklearn_clue._parallel import run_parallel
 from sklearn_clue._progress import EpochProgress
-from sklearn_clue._torch import as_tensor, pad_rows, row_blocks, to_numpy
+from sklearn_clue._torch import (
+    as_tensor,
+    check_device,
+    pad_rows,
+    row_blocks,
+    to_numpy,
+)
 from sklearn_clue._validation import (
     CallbackSupportMixin,
     DocLinkMixin,
     HasMethods,
     Interval,
     StrOptions,
-    _check_sample_weight,
     _fit_context,
     _safe_indexing,
+    check_count,
     check_is_fitted,
+    check_labels,
+    check_weights,
     check_widths,
     drop_weightless_rows,
     merge_repeated_rows,
+    naming,
     with_callbacks,
 )
 from sklearn_clue.bayesian._chains import (
@@ -183,6 +192,7 @@ class _BaseBayesianMLP(
 
     def _fit(self, X, y, sample_weight, *, go_on, classes=None):
         widths = check_widths(self.hidden_layer_sizes)
+        check_device(self.device)
         if self.checkpoint_dir is not None and self.random_state is None:
             raise ValueError(
                 f"checkpoint_dir={str(self.checkpoint_dir)!r} needs a random_state, "
@@ -195,9 +205,10 @@ class _BaseBayesianMLP(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
             )
-        y = self._read_target(y, go_on=go_on, classes=classes)
-        check_consistent_length(X, y)
-        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        with naming("y"):
+            y = self._read_target(y, go_on=go_on, classes=classes)
+            check_consistent_length(X, y)
+        weight = check_weights(sample_weight, X)
         weight, X, y = drop_weightless_rows(weight, X, y)
         if not go_on:
             # An interrupt from here on must not leave old draws with a new encoder.
@@ -516,15 +527,18 @@ class _BaseBayesianMLP(
         n_draws, _, n_out = coefs[-1].shape
         # Reductions work in float64 and hold two or three copies of the outputs.
         n_bytes = 32 * n_draws * n_out + 12 * max(c.shape[2] for c in coefs)
-        blocks = []
+        answers = []
         for x in chunks:
+            blocks = []
             for rows in row_blocks(len(x), n_bytes):
                 block = as_tensor(x[rows], self.device)
                 outputs = mlp_outputs(pad_rows(block), coefs, intercepts)
                 # Padding comes off last: incomplete tiles round differently here, too.
                 reduced = reduce(outputs.double()).narrow(axis, 0, len(block))
                 blocks.append(to_numpy(reduced))
-        return np.concatenate(blocks, axis=axis)
+            # Many small arrays that stay would keep the memory between them in use.
+            answers.append(np.concatenate(blocks, axis=axis))
+        return np.concatenate(answers, axis=axis)
 
 
 class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
@@ -874,6 +888,7 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
         y : ndarray of shape (n_rows, n_samples)
             Class labels.
         """
+        check_count("n_samples", n_samples)
         # Averaging before drawing or after is the same for a categorical.
         cumulative = self.predict_proba(X).cumsum(axis=1)
         rng = check_random_state(random_state)
@@ -883,6 +898,7 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
 
     def _read_target(self, y, *, go_on, classes=None):
         y = column_or_1d(y, warn=True)
+        check_labels(y)
         check_classification_targets(y)
         if not go_on:
             self.classes_ = np.unique(y if classes is None else classes)
@@ -913,6 +929,11 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
         else:
             factors = compute_class_weight(
                 self.class_weight, classes=self.classes_, y=self.classes_[codes]
+            )
+        if not (np.isfinite(factors).all() and (factors >= 0).all()):
+            raise ValueError(
+                "class_weight must give each class a finite number that is at least "
+                f"0, got {self.class_weight!r}."
             )
         return codes, weight * factors[codes]
 
@@ -1324,6 +1345,7 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
         y : ndarray of shape (n_rows, n_samples) or (n_rows, n_outputs, n_samples)
             Draws in the unit of the target.
         """
+        check_count("n_samples", n_samples)
         x = self._read_rows(X)
         rng = check_random_state(random_state)
 
@@ -1341,6 +1363,11 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
         return np.moveaxis(self._in_units(drawn), 0, -1)
 
     def _read_target(self, y, *, go_on, classes=None):
+        if np.asarray(y).dtype.kind in "mM":
+            raise TypeError(
+                f"y has dtype {np.asarray(y).dtype}, which is not a number. Convert "
+                "it before, for example to the days since a fixed date."
+            )
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
@@ -1354,11 +1381,18 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
         return y
 
     def _prepare_target(self, y, weight, *, go_on):
-        if not go_on:
-            self.target_mean_ = np.average(y, axis=0, weights=weight)
-            variance = np.average((y - self.target_mean_) ** 2, axis=0, weights=weight)
-            self.target_scale_ = np.where(variance > 0, np.sqrt(variance), 1.0)
-        return (y - self.target_mean_) / self.target_scale_, weight
+        if go_on:
+            return (y - self.target_mean_) / self.target_scale_, weight
+        # By a power of two near the largest value, which costs no digit: squares
+        # neither overflow for huge values nor vanish for tiny ones.
+        exponent = np.frexp(np.abs(y).max(axis=0))[1]
+        y = np.ldexp(y, -exponent)
+        mean = np.average(y, axis=0, weights=weight)
+        variance = np.average((y - mean) ** 2, axis=0, weights=weight)
+        scale = np.where(variance > 0, np.sqrt(variance), 1.0)
+        self.target_mean_ = np.ldexp(mean, exponent)
+        self.target_scale_ = np.where(variance > 0, np.ldexp(scale, exponent), 1.0)
+        return (y - mean) / scale, weight
 
     def _n_network_outputs(self):
         return 2 * len(self.target_mean_)

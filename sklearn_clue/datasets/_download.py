@@ -86,6 +86,13 @@ class DataFile:
     sources: tuple[Source, ...]
     also: tuple[str, ...] = ()
 
+    def __post_init__(self):
+        if self.name in ("", ".", "..") or set(self.name) & set("/\\:\0"):
+            raise ValueError(
+                f"The name of a data file must not lead out of its folder, got "
+                f"{self.name!r}. Give a bare name."
+            )
+
 
 class _Broken(OSError):
     """A download ended early; what was received is kept, and can be continued."""
@@ -273,6 +280,8 @@ def _claim_part(folder, stem):
     mine = folder / f"{stem}.{token_hex(4)}.part"
     for part in sorted(folder.glob(f"{stem}.*.part")):
         try:
+            if part.is_symlink():  # it would lead what we write out of the folder
+                continue
             if time.time() - part.stat().st_mtime < ABANDONED:
                 continue
             os.rename(part, mine)

@@ -33,6 +33,8 @@ from sklearn_clue._validation import (
     _routing_enabled,
     _safe_indexing,
     check_is_fitted,
+    check_labels,
+    naming,
 )
 from sklearn_clue.bayesian import BayesianMLPClassifier
 from sklearn_clue.encoding import EncoderOwner, TabularEncoder
@@ -41,8 +43,8 @@ from sklearn_clue.explainers._space import (
     AffineInputs,
     EncodedSpace,
     PixelScaler,
+    check_constraints,
     check_same_space,
-    read_constraints,
 )
 from sklearn_clue.explanation import Explanation, SearchPath
 from sklearn_clue.persistence import VersionedState
@@ -132,9 +134,13 @@ class BaseUncertaintyExplainer(
     def _read(self, X, y):
         """Check rows and targets as far as they concern no part in particular."""
         X = self._check_rows(X, reset=True)
-        if not (y is None or hasattr(y, "__getitem__")):
-            y = np.asarray(y)
-        check_consistent_length(X, y)
+        with naming("y"):
+            if not (y is None or hasattr(y, "__getitem__")):
+                y = np.asarray(y)
+            check_consistent_length(X, y)
+            if y is not None and is_classifier(self):
+                check_labels(np.asarray(y))
+                check_classification_targets(y)
         return X, y
 
     def _fit(self, X, y, fit_params):
@@ -147,6 +153,7 @@ class BaseUncertaintyExplainer(
         knows_images = self if generator is None else _thawed(generator)
         image_shape = getattr(knows_images, "image_shape", None)
         estimator = self._resolve_estimator()
+        _check_estimator(estimator)
         if image_shape is not None:
             estimator = _see_pixels(estimator)
         estimator = self._seeded(estimator, estimator_seed)
@@ -158,8 +165,7 @@ class BaseUncertaintyExplainer(
         self.is_classification_ = _is_classification(estimator, y)
         if not isinstance(_thawed(estimator), Pipeline):
             # Before long work. Steps of a pipeline may rename columns.
-            names = getattr(X, "columns", [f"x{i}" for i in range(X.shape[1])])
-            read_constraints(names, self.immutable_features, self.feature_ranges)
+            check_constraints(X, self.immutable_features, self.feature_ranges)
 
         fit_part = check_memory(self.memory).cache(_fit_part)
         self.estimator_ = fit_part(estimator, X, y, params["estimator"])
@@ -645,6 +651,26 @@ def _is_fitted_already(part):
     if isinstance(part, list):
         return all(_is_fitted_already(member) for member in part)
     return _is_frozen(part) or isinstance(part, torch.nn.Module)
+
+
+def _check_estimator(estimator):
+    """Refuse, before it is fitted, what does not predict."""
+    members = estimator if isinstance(estimator, list) else [estimator]
+    if not members:
+        raise ValueError(
+            "estimator is an empty list. Give the members of the ensemble, or None for "
+            "a BayesianMLPClassifier."
+        )
+    for member in members:
+        kind = None
+        if hasattr(member, "__sklearn_tags__"):
+            kind = get_tags(member).estimator_type
+        if kind not in ("classifier", "regressor", None):
+            raise TypeError(
+                f"estimator must be a classifier or a regressor, got {member!r}, which "
+                f"is a {kind}. See as_provider in sklearn_clue.uncertainty for those "
+                "that can be explained."
+            )
 
 
 def _see_pixels(estimator):

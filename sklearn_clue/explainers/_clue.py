@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 
 from sklearn_clue._modules import ValidRows
 from sklearn_clue._torch import DTYPE, as_tensor, pad_rows, row_uniforms
@@ -19,6 +19,7 @@ from sklearn_clue._validation import (
     _safe_indexing,
     check_is_fitted,
 )
+from sklearn_clue.encoding import as_float32
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found
 from sklearn_clue.explainers._search import (
     L1Distance,
@@ -273,7 +274,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
 
     _parameter_constraints: dict = {
         **BaseUncertaintyExplainer._parameter_constraints,
-        "generator": [HasMethods("fit"), None],
+        "generator": [HasMethods(["fit", "score_samples"]), None],
         "prediction_weight": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "min_iter": [Interval(Integral, 0, None, closed="left")],
@@ -309,12 +310,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
             One per weight, in the given order.
         """
         check_is_fitted(self, "estimator_")
-        weights = np.asarray(distance_weights, dtype=np.float64)
-        if weights.ndim != 1 or not len(weights) or not (weights >= 0).all():
-            raise ValueError(
-                "distance_weights must be a sequence of numbers that are at least 0, "
-                f"got {distance_weights!r}."
-            )
+        weights = _read_distance_weights(distance_weights)
         return self._explain(X, tuple(weights.tolist()))
 
     def score(self, X, y=None):
@@ -369,7 +365,14 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         """
         check_is_fitted(self, "estimator_")
         search = self._search((0.0,))
-        z = as_tensor(Z)
+        Z = check_array(Z, dtype=np.float64, input_name="Z")
+        if Z.shape[1] != self.generator_.latent_dim_:
+            raise ValueError(
+                f"Z has {Z.shape[1]} columns, but the generator has "
+                f"{self.generator_.latent_dim_} latents. Pass rows as its transform "
+                "returns them."
+            )
+        z = as_tensor(as_float32(Z))
         with torch.no_grad():
             blocks = [search._rows(block).numpy() for block in z.split(1024)]
         return self._judge_encoded(np.concatenate(blocks))[0]
@@ -413,6 +416,21 @@ class _BaseCLUE(BaseUncertaintyExplainer):
             n_starts=self.n_explanations,
             seed=check_random_state(self.random_state).randint(2**24),
         )
+
+
+def _read_distance_weights(distance_weights):
+    weights = np.asarray(distance_weights)
+    if (
+        weights.ndim != 1
+        or not len(weights)
+        or weights.dtype.kind not in "iuf"
+        or not ((weights >= 0) & (weights < np.inf)).all()
+    ):
+        raise ValueError(
+            "distance_weights must be a sequence of finite numbers that are at least "
+            f"0, got {distance_weights!r}."
+        )
+    return weights.astype(np.float64)
 
 
 def _take(value, rows, n_rows):
@@ -862,16 +880,29 @@ class CLUEExplainerCV(_BaseCLUE):
         self : object
             The fitted explainer.
         """
-        weights = np.asarray(self.distance_weights, dtype=np.float64)
-        if weights.ndim != 1 or not len(weights) or not (weights >= 0).all():
-            raise ValueError(
-                "distance_weights must be a sequence of numbers that are at least 0, "
-                f"got {self.distance_weights!r}."
-            )
+        weights = _read_distance_weights(self.distance_weights)
         X, y = self._read(X, y)
         cv = check_cv(self.cv, y, classifier=is_classifier(self))
         settings = self.get_params(deep=False)
         del settings["distance_weights"], settings["cv"]
+        # All rows first: a fold may lack the one that something is wrong with.
+        self._fit(X, y, fit_params)
+        try:
+            scores = self._sweep(X, y, fit_params, cv, settings, weights)
+        except BaseException:
+            del self.estimator_  # no weight of the distance, so not fitted
+            raise
+        best = int(scores.mean(1).argmax())
+        self.distance_weight_ = float(weights[best])
+        self.cv_results_ = {
+            "distance_weight": weights,
+            "mean_score": scores.mean(1),
+            "split_scores": scores,
+        }
+        return self
+
+    def _sweep(self, X, y, fit_params, cv, settings, weights):
+        """Score all weights of the distance on all folds."""
         scores = []
         for train, test in cv.split(X, y):
             fold = CLUEExplainer(**settings)
@@ -881,15 +912,7 @@ class CLUEExplainerCV(_BaseCLUE):
             target = None if y is None else _safe_indexing(y, train)
             fold.fit(_safe_indexing(X, train), target, **params)
             scores.append(fold._scores(_safe_indexing(X, test), tuple(weights)))
-        scores = np.transpose(scores)
-        best = int(scores.mean(1).argmax())
-        self.distance_weight_ = float(weights[best])
-        self.cv_results_ = {
-            "distance_weight": weights,
-            "mean_score": scores.mean(1),
-            "split_scores": scores,
-        }
-        return self._fit(X, y, fit_params)
+        return np.transpose(scores)
 
     def _trade_off_value(self):
         return self.distance_weight_

@@ -5,7 +5,7 @@ the predictor, and through an encoder, to the encoded space where explainers wor
 back. Whoever changes rows in that space asks here what a valid row is.
 """
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
@@ -276,11 +276,7 @@ class EncodedSpace:
         )
         for position in self._ranges:
             if self.display_schema.columns[position].kind != "number":
-                raise ValueError(
-                    f"feature_ranges holds {names[position]!r}, which is a category. "
-                    "Ranges are for numbers; list it in immutable_features to keep "
-                    "its value."
-                )
+                raise ValueError(_no_range(names[position]))
         n_inputs, n_columns = len(self.schema), len(names)
         if (self._immutable or self._ranges) and n_inputs != n_columns:
             raise ValueError(
@@ -363,6 +359,22 @@ class EncodedSpace:
         return rows
 
 
+def check_constraints(X, immutable_features, feature_ranges):
+    """Check constraints as far as the user's rows alone can tell."""
+    names = list(getattr(X, "columns", [f"x{i}" for i in range(X.shape[1])]))
+    _, ranges = read_constraints(names, immutable_features, feature_ranges)
+    for position in ranges:
+        if _is_text(X, position):
+            raise ValueError(_no_range(names[position]))
+
+
+def _no_range(name):
+    return (
+        f"feature_ranges holds {name!r}, which is a category. Ranges are for numbers; "
+        "list it in immutable_features to keep its value."
+    )
+
+
 def read_constraints(names, immutable_features, feature_ranges):
     """Check constraints by themselves, and find their columns.
 
@@ -393,7 +405,11 @@ def read_constraints(names, immutable_features, feature_ranges):
         if isinstance(allowed, str):
             is_valid = allowed in ("increase", "decrease")
         else:
-            is_valid = np.shape(allowed) == (2,) and allowed[0] <= allowed[1]
+            is_valid = (
+                np.shape(allowed) == (2,)
+                and all(isinstance(bound, Real) for bound in allowed)
+                and allowed[0] <= allowed[1]
+            )
         if not is_valid:
             raise ValueError(
                 f"feature_ranges[{name!r}] must be a pair (low, high), 'increase' or "
@@ -484,6 +500,17 @@ def _in_container_of(rows, X):
     if X.dtype.kind in "iu" and rows.dtype.kind == "f":
         rows = np.rint(rows)
     return rows.astype(X.dtype)
+
+
+def _is_text(X, position):
+    """Whether the dtype of a column is none of a number."""
+    if is_polars_df(X):
+        return not X.dtypes[position].is_numeric()
+    if is_pandas_df(X):
+        dtype = X.dtypes.iloc[position]
+        is_bool = pd.api.types.is_bool_dtype(dtype)
+        return is_bool or not pd.api.types.is_numeric_dtype(dtype)
+    return False
 
 
 def _column(X, position):

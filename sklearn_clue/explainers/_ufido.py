@@ -461,7 +461,7 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
 
     _parameter_constraints: dict = {
         **BaseUncertaintyExplainer._parameter_constraints,
-        "generator": [HasMethods("fit"), None],
+        "generator": [HasMethods(["fit", "score_samples"]), None],
         "mask_weight": [Interval(Real, 0, None, closed="left")],
         "n_masks": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],

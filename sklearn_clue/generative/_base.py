@@ -26,6 +26,7 @@ from sklearn_clue._progress import EpochProgress
 from sklearn_clue._torch import (
     PRECISE_DTYPE,
     as_tensor,
+    check_device,
     make_generator,
     pad_rows,
     row_blocks,
@@ -38,9 +39,9 @@ from sklearn_clue._validation import (
     HasMethods,
     Interval,
     StrOptions,
-    _check_sample_weight,
     check_count,
     check_is_fitted,
+    check_weights,
     drop_weightless_rows,
 )
 from sklearn_clue.encoding import ColumnSchema, EncoderOwner, FeatureSchema
@@ -549,8 +550,9 @@ class BaseGenerative(
 
     def _check_training_rows(self, X, sample_weight):
         """Check rows to fit, and leave out those of weight zero."""
+        check_device(self.device)
         X = self._check_rows(X, reset=True)
-        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        weight = check_weights(sample_weight, X)
         weight, X = drop_weightless_rows(weight, X)
         if len(weight) < 2:
             raise ValueError(

@@ -12,6 +12,7 @@ from sklearn_clue._validation import (
     _fit_context,
     check_count,
     check_is_fitted,
+    check_weights,
 )
 from sklearn_clue.generative._base import (
     by_rows,
@@ -220,7 +221,7 @@ class TwoLevelVAEAC(DocLinkMixin, VersionedState, BaseEstimator):
         )
         if self.inner_.random_state is None:
             self.inner_.set_params(random_state=int(seeds[2]))
-        weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+        weight = check_weights(sample_weight, x)[rows]
         self.inner_.fit(z, sample_weight=weight)
         return self
 

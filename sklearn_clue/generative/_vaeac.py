@@ -24,7 +24,7 @@ from sklearn_clue._validation import (
     merge_repeated_rows,
     with_callbacks,
 )
-from sklearn_clue.encoding import TabularEncoder
+from sklearn_clue.encoding import TabularEncoder, as_float32
 from sklearn_clue.generative._base import (
     BaseGenerative,
     LatentModule,
@@ -496,10 +496,16 @@ class VAEACImputer(BaseGenerative):
     def _hide(self, X, feature):
         """Find a column, and encode rows in which it is missing."""
         _, x, present = self._read(X)
-        if isinstance(feature, Integral) and feature not in self.schema_.names:
+        names = list(self.schema_.names)
+        if feature in names:
+            column = self.schema_.column(feature)
+        elif isinstance(feature, Integral) and 0 <= feature < len(names):
             column = self.schema_.columns[feature]
         else:
-            column = self.schema_.column(feature)
+            raise ValueError(
+                f"feature={feature!r} is neither the name of a column nor a position. "
+                f"The columns are: {', '.join(map(repr, names[:20]))}."
+            )
         present = present.copy()
         present[:, column.block] = 0
         return column, x, present
@@ -558,7 +564,7 @@ class VAEACImputer(BaseGenerative):
                 X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X"
             )
         present = ~np.isnan(encoded)
-        x = np.where(present, encoded, 0).astype(np.float32)
+        x = as_float32(np.where(present, encoded, 0))
         return x, present.astype(np.float32)
 
     def _fill(self, X, x, present):
@@ -573,7 +579,9 @@ class VAEACImputer(BaseGenerative):
                 gaps = missing[:, position]
                 if gaps.any():
                     array[gaps] = values[gaps]
-                filled[position] = pd.Series(array, index=X.index)
+                # With the dtype said: pandas reads objects that are words as strings.
+                dtype = X.dtypes.iloc[position]
+                filled[position] = pd.Series(array, index=X.index, dtype=dtype)
             frame = pd.DataFrame(filled, index=X.index)
             frame.columns = X.columns
             return frame

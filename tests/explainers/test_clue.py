@@ -12,6 +12,7 @@ import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.ensemble import BaggingClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -491,6 +492,21 @@ def test_cross_validated_weight(table):
     )
     with pytest.raises(ValueError, match="distance_weights must be a sequence"):
         clone(explainer).set_params(distance_weights=[-1.0]).fit(X[["age"]], y)
+
+
+def test_cv_is_not_fitted_without_a_weight(table, monkeypatch):
+    X, y, _ = table
+    explainer = CLUEExplainerCV(LogisticRegression(), vae(max_iter=1), cv=2)
+    X = X[["age", "income"]]
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CLUEExplainerCV, "_sweep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        explainer.fit(X, y)
+    with pytest.raises(NotFittedError):
+        explainer.explain(X[:2])
 
 
 def test_sample_weight_goes_to_the_estimator(table):
