@@ -54,8 +54,8 @@ EXPECTED_FAILED_CHECKS = {}
         type(estimator), {}
     ),
 )
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
+def test_scikit_learn_contract(estimator, check, own_process):
+    check(estimator)  # some of them draw from numpy's generator
 
 
 def test_every_public_estimator_is_checked():

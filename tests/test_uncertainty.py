@@ -322,7 +322,7 @@ def test_sensitivity_of_bayesian_networks():
 
 
 @pytest.mark.parametrize("as_list", [False, True])
-def test_sensitivity_of_ensembles_and_modules(as_list):
+def test_sensitivity_of_ensembles_and_modules(as_list, own_process):
     X, y = make_classification(n_features=4, random_state=0)
     torch.manual_seed(0)
     nets = [torch.nn.Linear(4, 2) for _ in range(3)]

@@ -91,8 +91,8 @@ def test_wine(fetch):
     assert len(test.merge(train)) == 36
     assert 0 not in split.data.index
     # The first permuted rows, from the authors' recipe run by hand.
-    np.random.seed(42)
-    assert list(split.data_test.index) == list(1 + np.random.permutation(1598)[:160])
+    order = np.random.RandomState(42).permutation(1598)
+    assert list(split.data_test.index) == list(1 + order[:160])
 
 
 def test_credit(fetch):

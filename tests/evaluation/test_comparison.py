@@ -196,8 +196,7 @@ def test_same_seed_same_table(tmp_path):
     pd.testing.assert_frame_equal(run(), table)
     pd.testing.assert_frame_equal(run(memory=str(tmp_path)), table)
     pd.testing.assert_frame_equal(run(memory=str(tmp_path)), table)
-    with joblib.parallel_backend("threading"):
-        pd.testing.assert_frame_equal(run(n_jobs=2), table)
+    pd.testing.assert_frame_equal(run(n_jobs=2), table)
     other = run(random_state=1)
     assert (other["uncertainty_explained"] != table["uncertainty_explained"]).all()
 

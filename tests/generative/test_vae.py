@@ -342,11 +342,6 @@ def test_joblib_round_trip_in_a_fresh_process(frame, frame_vae, tmp_path):
     np.testing.assert_array_equal(mapped.transform(frame), frame_vae.transform(frame))
 
 
-def test_state_holds_arrays_only(frame_vae):
-    packed = frame_vae.__getstate__()["module_"]
-    assert all(isinstance(value, np.ndarray) for value in packed.weights.values())
-
-
 # Images ---------------------------------------------------------------------------
 
 
