@@ -7,6 +7,7 @@ python -m sphinx -W --keep-going -b html doc doc/_build/html
 
 import os
 import pydoc
+from importlib.util import find_spec
 
 from docutils import nodes
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
@@ -45,6 +46,13 @@ plot_html_show_source_link = False
 plot_html_show_formats = False
 plot_formats = [("png", 130)]
 
+optional = {"conformal": ["mapie"], "attributions": ["shap", "lime"]}
+not_executed = ["mnist"] + [
+    name
+    for name, packages in optional.items()
+    if any(find_spec(package) is None for package in packages)
+]
+
 sphinx_gallery_conf = {
     # Benchmarks have no header, so they are not in the gallery.
     "examples_dirs": "../examples",
@@ -53,8 +61,11 @@ sphinx_gallery_conf = {
         f"../examples/{room}" for room in ("quickstart", "advanced", "paper")
     ],
     "within_subsection_order": "ExampleTitleSortKey",
-    # The examples of the paper's room that need its data are shown, not executed.
-    "filename_pattern": r"/plot_(?!mnist)",
+    # The paper's room holds commands, too, which print tables.
+    "ignore_pattern": r"/(?!plot_)\w+\.py$",
+    # Examples that need the paper's data or what is not installed are shown, not
+    # executed.
+    "filename_pattern": rf"/plot_(?!{'|'.join(not_executed)})",
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("sklearn_clue",),
     "reference_url": {"sklearn_clue": None},
