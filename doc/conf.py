@@ -62,7 +62,7 @@ sphinx_gallery_conf = {
     ],
     "within_subsection_order": "ExampleTitleSortKey",
     # The paper's room holds commands, too, which print tables.
-    "ignore_pattern": r"/(?!plot_)\w+\.py$",
+    "ignore_pattern": r"^(?!plot_)",
     # Examples that need the paper's data or what is not installed are shown, not
     # executed.
     "filename_pattern": rf"/plot_(?!{'|'.join(not_executed)})",
