@@ -3,6 +3,7 @@
 `python interruptible.py task n_jobs [folder]` prints `ready` before it begins.
 """
 
+import signal
 import sys
 import time
 import warnings
@@ -44,6 +45,8 @@ def fit_chains(model):
 
 
 def main(task, n_jobs, folder=None):
+    # Shells let what they start in the background ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     warnings.simplefilter("ignore")
     X, y = data()
     vae = VAEEncoder(2, (10,), max_iter=5, random_state=0)

@@ -284,10 +284,6 @@ def _interrupt(tmp_path, task, n_jobs, delay):
 TASKS = ["chains", "vae", "explain"]
 
 
-def test_ctrl_c(tmp_path):
-    _interrupt(tmp_path, "explain", 1, 1.3)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", np.random.default_rng(0).uniform(0, 6, 10).round(2))
 @pytest.mark.parametrize("n_jobs", [1, 2])
