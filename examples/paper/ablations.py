@@ -12,22 +12,15 @@ distance, this prints for each dataset
     SKLEARN_CLUE_DATA=... python examples/paper/ablations.py --dataset wine --seeds 0
 """
 
-import argparse
-import warnings
-
 import numpy as np
-import pandas as pd
 import torch
-from _setup import TASKS, add_arguments, save
-from joblib import Memory
-from sklearn.exceptions import ConvergenceWarning
+from _setup import TASKS, run
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from skorch import NeuralNetClassifier, NeuralNetRegressor
 from skorch.callbacks import EarlyStopping
 
 from sklearn_clue import CLUEExplainer, TabularEncoder
-from sklearn_clue.exceptions import SearchConvergenceWarning
 
 MAX_ROWS = 200  # of those that are rejected
 LATENT_DIMS = [1, 2, 4, 8, 16]
@@ -154,23 +147,6 @@ def ablate(name, seed, scale, memory):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_arguments(parser)
-    args = parser.parse_args()
-    for category in (ConvergenceWarning, SearchConvergenceWarning):
-        warnings.simplefilter("ignore", category)
-    memory = Memory(args.cache, verbose=0)
-    lines = []
-    for name in args.dataset:
-        for seed in args.seeds:
-            for line in ablate(name, seed, args.scale, memory):
-                lines.append(line)
-                print(
-                    pd.Series(line).to_frame().T.to_csv(header=False, index=False),
-                    end="",
-                    flush=True,
-                )
-                save(lines, args)
-    table = pd.DataFrame(lines).drop(columns="seed")
+    table = run(__doc__, ablate).drop(columns="seed")
     keys = ["dataset", "ablation", "setting"]
     print(table.groupby(keys, sort=False).mean().round(3).to_string())

@@ -17,8 +17,6 @@ pixels, at either scale.
 
 import argparse
 import os
-import platform
-import shlex
 import sys
 import time
 import warnings
@@ -29,12 +27,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
-import scipy
-import sklearn
-import torch
+from _setup import command, versions
 from sklearn.exceptions import ConvergenceWarning
 
-import sklearn_clue
 from sklearn_clue import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
@@ -186,13 +181,9 @@ def _standard_error(values):
 
 def write(results, path, arguments):
     """Write a table that says where it comes from; read it with `comment="#"`."""
-    versions = {"python": platform.python_version()} | {
-        module.__name__: module.__version__
-        for module in (sklearn_clue, sklearn, torch, np, scipy, pd)
-    }
     lines = [
-        f"# command: {shlex.join(['python', *map(_plain, sys.argv)])}",
-        "# versions: " + ", ".join(f"{k} {v}" for k, v in versions.items()),
+        f"# command: {command()}",
+        f"# versions: {versions()}",
         f"# seeds: {' '.join(map(str, arguments.seeds))}",
         f"# scale: {arguments.scale}; artificial training rows: as many as real ones, "
         f"up to {MAX_TRAIN}; artificial test rows: {N_TEST}, a fifth explained",
@@ -200,11 +191,6 @@ def write(results, path, arguments):
     part = path.with_suffix(".part")
     part.write_text("\n".join(lines) + "\n" + results.to_csv(index=False))
     part.replace(path)
-
-
-def _plain(word):
-    """Leave out folders: they say where, and not what."""
-    return Path(word).name if os.sep in word else word
 
 
 def main():

@@ -10,15 +10,9 @@ paper's weight of the distance, as in the paper, and with that of its own knee p
     SKLEARN_CLUE_DATA=... python examples/paper/table_real_data.py --dataset wine
 """
 
-import argparse
-import warnings
-
 import numpy as np
-import pandas as pd
-from _setup import TASKS, add_arguments, save
-from joblib import Memory
+from _setup import TASKS, run
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
 from sklearn_clue import (
@@ -32,7 +26,6 @@ from sklearn_clue.evaluation import (
     mean_ratio,
     nearest_neighbor_distance,
 )
-from sklearn_clue.exceptions import SearchConvergenceWarning
 from sklearn_clue.explanation import knee_index
 
 GRIDS = {
@@ -134,24 +127,11 @@ def compare(name, seed, scale, memory):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_arguments(parser)
-    args = parser.parse_args()
-    for category in (ConvergenceWarning, SearchConvergenceWarning):
-        warnings.simplefilter("ignore", category)
-    memory = Memory(args.cache, verbose=0)
-    lines = []
-    for name in args.dataset:
-        for seed in args.seeds:
-            for line in compare(name, seed, args.scale, memory):
-                lines.append(line)
-                print(line, flush=True)
-                save(lines, args)
     figures = ["d_NN2", "gain", "ratio", "known"]
-    by_method = pd.DataFrame(lines).groupby(["dataset", "method"], sort=False)[figures]
+    lines = run(__doc__, compare)
+    by_method = lines.groupby(["dataset", "method"], sort=False)[figures]
     table = by_method.mean()
-    if len(args.seeds) > 1:
-        table["ratio, error"] = by_method["ratio"].sem()
+    table["ratio, error"] = by_method["ratio"].sem()  # NaN for a single seed
     for i, figure in enumerate(figures[:3]):
         table[f"{figure}, paper"] = [
             PAPER[data][how.removesuffix(", knee")][i] for data, how in table.index
