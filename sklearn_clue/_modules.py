@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from sklearn_clue._torch import DTYPE
+from sklearn_clue._torch import DTYPE, PRECISE_DTYPE, ROWS_PER_TILE
 
 
 class MLPStack(nn.Module):
@@ -115,7 +115,14 @@ def mlp_outputs(x, coefs, intercepts):
     outputs : Tensor of shape (n_stacked, n_rows, n_out)
         What each network says of each row.
     """
-    return _StackedOutputs.apply(x, coefs, intercepts)
+    dtype = x.dtype
+    if any(coef.shape[2] < ROWS_PER_TILE for coef in coefs[:-1]):
+        # Narrow products round by the number of rows, whole tiles or not. Such
+        # networks are small, and double precision costs them little.
+        x = x.to(PRECISE_DTYPE)
+        coefs = [coef.to(PRECISE_DTYPE) for coef in coefs]
+        intercepts = [intercept.to(PRECISE_DTYPE) for intercept in intercepts]
+    return _StackedOutputs.apply(x, coefs, intercepts).to(dtype)
 
 
 class _StackedOutputs(torch.autograd.Function):
@@ -165,6 +172,20 @@ class _StackedOutputs(torch.autograd.Function):
         return total, None, None
 
 
+class CastingLinear(nn.Linear):
+    """Linear layer that computes in the precision of its input.
+
+    So a network of single precision takes latents of double precision. The gradient
+    with respect to a few latents is a narrow matrix product, whose rounding depends on
+    the number of rows, and a search would amplify that.
+    """
+
+    def forward(self, x):
+        """Map x of any precision to outputs in that of the weights."""
+        weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
+        return nn.functional.linear(x, weight, bias).to(self.weight.dtype)
+
+
 class ResidualMLP(nn.Module):
     """A fully connected network with batch normalisation at every hidden layer.
 
@@ -180,10 +201,10 @@ class ResidualMLP(nn.Module):
         super().__init__()
         *sizes, n_out = layer_sizes
         self.hidden = nn.ModuleList(
-            nn.Sequential(nn.Linear(n_in, width), nn.BatchNorm1d(width), nn.ReLU())
+            nn.Sequential(CastingLinear(n_in, width), nn.BatchNorm1d(width), nn.ReLU())
             for n_in, width in zip(sizes[:-1], sizes[1:], strict=True)
         )
-        self.output = nn.Linear(sizes[-1], n_out)
+        self.output = CastingLinear(sizes[-1], n_out)
 
     def set_bias(self, bias):
         """Set what is added to the outputs, of shape (n_out,)."""
@@ -302,7 +323,7 @@ class ConvDecoder(nn.Module):
         stages = image_stages(image_shape)[::-1]
         self.first_shape = stages[0]
         n_channels, height, width = stages[0]
-        self.first = nn.Linear(n_in, n_channels * height * width)
+        self.first = CastingLinear(n_in, n_channels * height * width)
         layers = []
         for (n_channels, height, width), (n_out, *size) in zip(
             stages[:-1], stages[1:], strict=True

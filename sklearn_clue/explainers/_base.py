@@ -4,7 +4,7 @@ import warnings
 from abc import abstractmethod
 from functools import partial
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -75,6 +75,24 @@ class Found(NamedTuple):
     path_value: np.ndarray | None = None  # (n_rows, n_candidates, n_points)
     reconstructed: np.ndarray | None = None  # (n_rows, n_encoded)
     floor: np.ndarray | None = None  # (n_rows,)
+
+
+class Candidates(NamedTuple):
+    """Rows that explain others, as the user gets them."""
+
+    rows: Any  # in the container of the user
+    x: np.ndarray  # (n_candidates, n_encoded): encoded again
+    parts: Uncertainty
+    prediction: np.ndarray  # (n_candidates, n_outputs)
+
+    def keep(self, positions):
+        """Some of them."""
+        return Candidates(
+            _safe_indexing(self.rows, positions),
+            self.x[positions],
+            Uncertainty(*(part[positions] for part in self.parts)),
+            self.prediction[positions],
+        )
 
 
 class BaseUncertaintyExplainer(
@@ -485,23 +503,31 @@ class BaseUncertaintyExplainer(
         reconstructed = None
         if found[0].reconstructed is not None:
             reconstructed = self._judge_encoded(found[0].reconstructed)[0]
+        # The user gets rows in the user's units. What is reported about them is
+        # measured on those very rows, encoded again. All values at once, because
+        # tables have a price per call and column.
+        n_rows, n_candidates, n_encoded = found[0].x.shape
+        repeats = np.repeat(np.arange(n_rows), n_candidates)
+        all_repeats = np.tile(repeats, len(found))
+        rows = self._space.decode(
+            np.concatenate([each.x.reshape(-1, n_encoded) for each in found]),
+            _safe_indexing(shown, all_repeats),
+            x0[all_repeats],
+        )
+        x = self._space.encode_display(rows)
+        candidates = Candidates(rows, x, *_judge(self._provider, x))
         explanations = []
-        for here, value in zip(found, trade_offs, strict=True):
-            told = self._tell(shown, x0, before, reconstructed, here, value)
+        for i, (each, value) in enumerate(zip(found, trade_offs, strict=True)):
+            its_own = candidates.keep(slice(i * len(repeats), (i + 1) * len(repeats)))
+            told = self._tell(shown, x0, before, reconstructed, each, its_own, value)
             explanations.append(told)
         return explanations
 
-    def _tell(self, X, x0, before, reconstructed, found, trade_off):
-        """Turn what was found in encoded space into an `Explanation`."""
-        n_rows, n_candidates, n_encoded = found.x.shape
+    def _tell(self, X, x0, before, reconstructed, found, candidates, trade_off):
+        """Turn what was found into an `Explanation`."""
+        n_rows, n_candidates, _ = found.x.shape
         repeats = np.repeat(np.arange(n_rows), n_candidates)
-        # The user gets rows in the user's units. What is reported about them is
-        # measured on those very rows, encoded again.
-        rows = self._space.decode(
-            found.x.reshape(-1, n_encoded), _safe_indexing(X, repeats), x0[repeats]
-        )
-        x = self._space.encode_display(rows)
-        parts, prediction = _judge(self._provider, x)
+        rows, x, parts, prediction = candidates
         distance = np.abs(x - x0[repeats]).sum(1)
         objective = self._objective(
             (parts, prediction),
@@ -761,6 +787,8 @@ def _pad_steps(path, n_steps):
 
 def _merge_candidates(details, x):
     """Sort the candidates of each row by objective, and merge those that are alike."""
+    if details["row"].is_unique:
+        return details
     details = details.sort_values(["row", "objective"], kind="stable")
     kept, counts, ranks = [], [], []
     for _, group in details.groupby("row", sort=False):

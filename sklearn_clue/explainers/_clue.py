@@ -10,7 +10,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import check_array, check_random_state
 
 from sklearn_clue._modules import ValidRows
-from sklearn_clue._torch import DTYPE, as_tensor, pad_rows, row_uniforms
+from sklearn_clue._torch import DTYPE, PRECISE_DTYPE, as_tensor, pad_rows, row_uniforms
 from sklearn_clue._validation import (
     HasMethods,
     Interval,
@@ -114,13 +114,19 @@ class ClueSearch:
         n_rows = len(x0)
         with torch.no_grad():
             z0 = self.model.encode(pad_rows(x0.to(DTYPE))).mean[:n_rows]
+            # The search would amplify what elementwise kernels round differently from
+            # batch to batch.
+            z0 = z0.to(PRECISE_DTYPE)
             reconstructed = self._rows(z0)
             prediction = torch.zeros(n_rows)
             if self.objective.prediction_weight:
                 _, prediction = self.provider.uncertainty(pad_rows(x0))
         start = self._starts(x0, z0)
-        # All starts of all rows in one batch.
-        row = torch.arange(n_rows).repeat_interleave(self.n_starts)
+        # All starts of all rows in one batch. Each search may also start where the one
+        # with the next smaller weight ended, as along the path of a lasso: most of the
+        # way is behind it then.
+        n_legs, n_searches = len(self.distance_weights), len(start)
+        row = torch.arange(n_rows).repeat_interleave(self.n_starts).repeat(n_legs)
         low, high = (None, None) if limits is None else map(torch.as_tensor, limits)
 
         def decode(z, searches):
@@ -143,24 +149,23 @@ class ClueSearch:
         first = torch.arange(n_rows) * self.n_starts
         nearest = self._nearest(decode, L1Distance(anchor), z0, first)
         floor = L1Distance(anchor)(decode(nearest, first), first)
-        starts = self._first_points(decode, uncertainty, start, nearest, first)
-        # Each search may also start where the one with the next smaller weight ended,
-        # as along the path of a lasso: most of the way is behind it then.
-        found, before = [None] * len(self.distance_weights), []
-        for position in np.argsort(self.distance_weights):
-            # Table 5 lists λ_x · d, so divide: the weight must not grow with the
-            # number of columns.
-            weight = float(self.distance_weights[position]) / x0.shape[1]
-            result = minimise_rows(
-                decode,
-                uncertainty,
-                L1Distance(anchor, weight),
-                starts + before,
-                learning_rate=self.learning_rate,
-                rule=self.rule,
-            )
-            before = [result.best]
-            found[position] = self._as_found(result, n_rows, reconstructed, floor)
+        # Table 5 lists λ_x · d, so divide: the weight must not grow with the number of
+        # columns.
+        weights, order = torch.as_tensor(self.distance_weights).sort()
+        weights = (weights / x0.shape[1]).repeat_interleave(n_searches)
+        result = minimise_rows(
+            decode,
+            uncertainty,
+            L1Distance(anchor, weights),
+            self._first_points(decode, uncertainty, start, nearest, first),
+            learning_rate=self.learning_rate,
+            rule=self.rule,
+            n_legs=n_legs,
+        )
+        found = [None] * n_legs
+        for leg, position in enumerate(order.tolist()):
+            part = result.keep(slice(leg * n_searches, (leg + 1) * n_searches))
+            found[position] = self._as_found(part, n_rows, reconstructed, floor)
         return found
 
     def _nearest(self, decode, distance, z, searches):
@@ -190,11 +195,7 @@ class ClueSearch:
         # Starts with noise are there to end elsewhere.
         z = start.clone()
         z[first] = nearest
-        # The start itself is seldom the better one.
-        return [
-            evaluate(decode, uncertainty, start, everyone, with_slope=False),
-            evaluate(decode, uncertainty, z, everyone),
-        ]
+        return [evaluate(decode, uncertainty, each, everyone) for each in (start, z)]
 
     def _rows(self, z):
         """The valid rows that latents stand for, in double precision."""

@@ -34,7 +34,8 @@ class StoppingRule:
 
     def begin(self, first):
         """Start watching rows with the given first objectives."""
-        return StoppingState(0, first, first, torch.zeros_like(first, dtype=torch.long))
+        none = torch.zeros_like(first, dtype=torch.long)
+        return StoppingState(none, first, first, none)
 
     def update(self, state, value):
         """Watch one more step.
@@ -55,8 +56,8 @@ class StoppingRule:
         is_at_rest : Tensor of bool of shape (n_rows,)
             Rows that can stop.
 
-        is_last : bool
-            Whether no row may go on.
+        is_last : Tensor of bool of shape (n_rows,)
+            Rows that must stop.
         """
         decrease = state.previous - value
         # The first objective may be zero or, where a caller's terms are, negative.
@@ -71,16 +72,18 @@ class StoppingRule:
 class StoppingState(NamedTuple):
     """What a `StoppingRule` remembers of each row."""
 
-    n_iter: int
+    n_iter: Tensor
     first: Tensor
     previous: Tensor
     n_small: Tensor
 
     def keep(self, rows):
         """Forget all rows but some."""
-        return StoppingState(
-            self.n_iter, self.first[rows], self.previous[rows], self.n_small[rows]
-        )
+        return StoppingState(*(part[rows] for part in self))
+
+    def join(self, other):
+        """Remember the rows of another state as well."""
+        return StoppingState(*map(torch.cat, zip(self, other, strict=True)))
 
 
 class Point(NamedTuple):
@@ -89,7 +92,7 @@ class Point(NamedTuple):
     z: Tensor  # (n_rows, n_latent)
     x: Tensor  # (n_rows, n_encoded): what z stands for
     costly: Tensor  # (n_rows,)
-    slope: Tensor  # (n_rows, n_encoded): its gradient; NaN if nobody asked yet
+    slope: Tensor  # (n_rows, n_encoded): its gradient
 
     def keep(self, rows):
         """The points of some rows."""
@@ -114,17 +117,17 @@ class L1Distance:
     anchor : Tensor of shape (n_rows, n_encoded)
         Where each row would like to be.
 
-    weight : float
+    weight : float or Tensor of shape (n_rows,), default=1.0
         What a unit of distance costs.
     """
 
     def __init__(self, anchor, weight=1.0):
         self.anchor = anchor
-        self.weight = weight
+        self.weight = anchor.new_zeros(len(anchor)) + weight
 
     def __call__(self, x, rows):
         """Give the distance of the points x of some rows."""
-        return self.weight * (x - self.anchor[rows]).abs().sum(1)
+        return self.weight[rows] * (x - self.anchor[rows]).abs().sum(1)
 
     def gradient(self, x, rows, slope):
         """Gradient of the distance plus a linear function with a given slope.
@@ -132,23 +135,28 @@ class L1Distance:
         At the kink it is the subgradient of least length: a coordinate that is where
         it would like to be stays there unless the slope outweighs the distance.
         """
-        gap = x - self.anchor[rows]
-        excess = slope.sign() * (slope.abs() - self.weight).clamp_min(0)
+        gap, weight = x - self.anchor[rows], self.weight[rows, None]
+        excess = slope.sign() * (slope.abs() - weight).clamp_min(0)
         is_home = gap.abs() < AT_HOME
-        return torch.where(is_home, excess, slope + self.weight * gap.sign())
+        return torch.where(is_home, excess, slope + weight * gap.sign())
 
 
 class SearchResult(NamedTuple):
-    """What a search has found, per row."""
+    """What the searches have found."""
 
     best: Point
-    value: Tensor  # (n_rows,): its objective
-    n_iter: Tensor  # (n_rows,): steps taken
-    converged: Tensor  # (n_rows,): whether the row came to rest
-    # The first start, the best one if there are several, and all proposals; NaN where
-    # there was none, and after a row stopped.
-    path_z: Tensor  # (n_rows, n_points, n_latent)
-    path_value: Tensor  # (n_rows, n_points): the objective
+    value: Tensor  # (n_searches,): its objective
+    n_iter: Tensor  # (n_searches,): steps taken
+    converged: Tensor  # (n_searches,): whether the search came to rest
+    # The first start, the best one, and all proposals; NaN where there was none, and
+    # after a search stopped.
+    path_z: Tensor  # (n_searches, n_points, n_latent)
+    path_value: Tensor  # (n_searches, n_points): the objective
+
+    def keep(self, searches):
+        """What some of the searches have found."""
+        best, *others = self
+        return SearchResult(best.keep(searches), *(part[searches] for part in others))
 
 
 # Steps of Adam within one step of the search: at the default step size they cross half
@@ -169,7 +177,9 @@ WORTH_ASKING = 0.2
 ROUNDING = 1e-7
 
 
-def minimise_rows(decode, costly, distance, starts, *, learning_rate=0.1, rule=None):
+def minimise_rows(
+    decode, costly, distance, starts, *, learning_rate=0.1, rule=None, n_legs=1
+):
     """Minimise `costly(decode(z)) + distance(decode(z))`, every row on its own.
 
     In each step the costly function is replaced by a parabola at the best point so far:
@@ -182,17 +192,23 @@ def minimise_rows(decode, costly, distance, starts, *, learning_rate=0.1, rule=N
     its own reach, stops by itself and leaves the batch, and its answer does not depend
     on the others.
 
+    A row may be searched for several times, in legs that differ in the distance. A leg
+    begins when the row has done the one before, and may start where that one ended.
+    The rows do not wait for each other.
+
     Parameters
     ----------
     decode : callable
-        `decode(z, rows)` maps latents of shape (n_active, n_latent), which belong to
-        the rows of the given numbers, to points x of shape (n_active, n_encoded).
+        `decode(z, searches)` maps latents of shape (n_active, n_latent), which belong
+        to the searches of the given numbers, to points x of shape (n_active,
+        n_encoded). With n rows, search number s is for row s % n, in leg s // n.
 
     costly : callable
-        `costly(x, rows)` gives values of shape (n_active,). Both are differentiable.
+        `costly(x, searches)` gives values of shape (n_active,). Both are
+        differentiable, and depend on the row alone.
 
     distance : L1Distance
-        The other part of the objective.
+        The other part of the objective, for each of the searches.
 
     starts : sequence of Point
         Where to start: each row at the best of its points. The first of them is the
@@ -204,34 +220,41 @@ def minimise_rows(decode, costly, distance, starts, *, learning_rate=0.1, rule=N
     rule : StoppingRule, default=None
         When to stop. Its steps are values of the costly function.
 
+    n_legs : int, default=1
+        Searches for each row.
+
     Returns
     -------
     result : SearchResult
-        The best step of each row; the starts are among them.
+        The best step of each search; the starts are among them.
     """
     rule = StoppingRule() if rule is None else rule
-    active = torch.arange(len(starts[0].z), device=starts[0].z.device)
-    best = Point(*(part.clone() for part in starts[0]))
-    value = best.costly + distance(best.x, active)
-    state = rule.begin(value.clone())
-    path_z, path_value = [best.z.clone()], [value.clone()]
-    for start in starts[1:]:
-        value_there = start.costly + distance(start.x, active)
-        is_better = value_there < value
-        best.replace(is_better, start.keep(is_better))
-        value = torch.where(is_better, value_there, value)
-    if len(starts) > 1:
-        path_z.append(best.z.clone())
-        path_value.append(value.clone())
-    flat = best.slope.isnan().any(1).nonzero()[:, 0]
-    if len(flat):
-        best.replace(flat, evaluate(decode, costly, best.z[flat], flat))
-    n_iter = torch.zeros_like(active)
-    converged = torch.zeros_like(active, dtype=torch.bool)
+    n_rows = len(starts[0].z)
+    n_searches = n_legs * n_rows
+    best = starts[0].keep(torch.arange(n_searches) % n_rows)
+    value = torch.zeros_like(best.costly)
+    n_iter = torch.zeros(n_searches, dtype=torch.long)
+    converged = torch.zeros(n_searches, dtype=torch.bool)
     reach = torch.full_like(best.z[:, :1], learning_rate)
     curvature = torch.zeros_like(value)
-    is_last = rule.max_iter == 0
-    while len(active) and not is_last:
+    path = []  # of searches: their numbers, the number of the point, latents, value
+
+    def begin(searches, others):
+        """Go to the best of the starts."""
+        first = best.costly[searches] + distance(best.x[searches], searches)
+        path.append((searches, 0 * searches, best.z[searches], first))
+        value[searches] = first
+        for other in others:
+            value_there = other.costly + distance(other.x, searches)
+            is_better = value_there < value[searches]
+            best.replace(searches[is_better], other.keep(is_better))
+            value[searches[is_better]] = value_there[is_better]
+        path.append((searches, 0 * searches + 1, best.z[searches], value[searches]))
+        return rule.begin(first)
+
+    active = torch.arange(n_rows)
+    state = begin(active, starts[1:])
+    while len(active):
         here = best.keep(active)
         z, gain = adam(
             decode,
@@ -248,38 +271,43 @@ def minimise_rows(decode, costly, distance, starts, *, learning_rate=0.1, rule=N
         # step is a small one.
         is_asked = gain > (WORTH_ASKING * rule.tol + ROUNDING) * state.first.abs()
         asked = active[is_asked]
-        path_z.append(torch.full_like(best.z, torch.nan))
-        path_value.append(torch.full_like(value, torch.nan))
-        factor = torch.full_like(value, SHRINK)
+        factor = torch.full_like(gain, SHRINK)
         if len(asked):
             proposal = evaluate(decode, costly, z[is_asked], asked)
             proposed = proposal.costly + distance(proposal.x, asked)
-            path_z[-1][asked], path_value[-1][asked] = proposal.z, proposed
+            path.append((asked, n_iter[asked] + 1, proposal.z, proposed))
             curvature[asked] = curvature_between(here.keep(is_asked), proposal)
             # A value that is no number is never better.
             is_better = value[asked] - proposed > ROUNDING * value[asked].abs()
             better = asked[is_better]
             best.replace(better, proposal.keep(is_better))
             value[better] = proposed[is_better]
-            factor[better] = GROW
-        reach *= factor[:, None]
+            factor[is_asked] = torch.where(is_better, GROW, SHRINK).to(factor)
+        reach[active] *= factor[:, None]
 
         state, is_at_rest, is_last = rule.update(state, value[active])
         converged[active[is_at_rest]] = True
-        if is_at_rest.any():
-            active, state = active[~is_at_rest], state.keep(~is_at_rest)
-    return SearchResult(
-        best,
-        value,
-        n_iter,
-        converged,
-        torch.stack(path_z, 1),
-        torch.stack(path_value, 1),
-    )
+        is_over = is_at_rest | is_last
+        if is_over.any():
+            following = active[is_over] + n_rows
+            following = following[following < n_searches]
+            rows = following % n_rows
+            others = [start.keep(rows) for start in starts[1:]]
+            others.append(best.keep(following - n_rows))
+            active = torch.cat([active[~is_over], following])
+            state = state.keep(~is_over).join(begin(following, others))
+
+    searches, point, *on_path = map(torch.cat, zip(*path, strict=True))
+    paths = []
+    for values in on_path:
+        shape = (n_searches, int(point.max()) + 1, *values.shape[1:])
+        paths.append(values.new_full(shape, torch.nan))
+        paths[-1][searches, point] = values
+    return SearchResult(best, value, n_iter, converged, *paths)
 
 
-def evaluate(decode, costly, z, rows, *, with_slope=True):
-    """Ask for the costly function at some latents.
+def evaluate(decode, costly, z, rows):
+    """Ask for the costly function and its slope at some latents.
 
     Parameters
     ----------
@@ -292,10 +320,6 @@ def evaluate(decode, costly, z, rows, *, with_slope=True):
     rows : Tensor of shape (n_rows,)
         Numbers of the rows.
 
-    with_slope : bool, default=True
-        Whether to ask for the slope, too, which costs as much again. It is NaN
-        otherwise.
-
     Returns
     -------
     point : Point
@@ -303,8 +327,6 @@ def evaluate(decode, costly, z, rows, *, with_slope=True):
     """
     with torch.no_grad():
         x = decode(z, rows)
-        if not with_slope:
-            return Point(z, x, costly(x, rows), torch.full_like(x, torch.nan))
     there = x.clone().requires_grad_()
     with torch.enable_grad():
         costs = costly(there, rows)

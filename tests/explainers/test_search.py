@@ -91,7 +91,7 @@ def test_rows_are_independent():
     for row in (0, 13, 29):
         alone = run(
             lambda x, rows, row=row: costly(x, rows + row),
-            L1Distance(cheap.anchor[row:], cheap.weight),
+            L1Distance(cheap.anchor[row:], cheap.weight[row:]),
             start[row : row + 1],
         )
         torch.testing.assert_close(alone.best.z[0], together.best.z[row])
@@ -108,16 +108,45 @@ def test_best_of_several_starts_is_taken():
     rows = torch.arange(len(center))
     far = evaluate(identity, costly, center + 9, rows)
     near = evaluate(identity, costly, soft_threshold(center, 0.6), rows)
-    # A start without a slope gets one where it is the best.
-    unasked = evaluate(identity, costly, near.z, rows, with_slope=False)
-    assert unasked.slope.isnan().all()
     rule = StoppingRule(max_iter=1)
-    for other in (near, unasked):
-        result = minimise_rows(identity, costly, cheap, [far, other], rule=rule)
-        assert (result.value <= near.costly + cheap(near.x, rows)).all()
-        assert result.best.slope.isfinite().all()
-        # The path begins at the first of them, which the rule compares with.
-        torch.testing.assert_close(result.path_z[:, 0], far.z)
+    result = minimise_rows(identity, costly, cheap, [far, near], rule=rule)
+    least = near.costly + cheap(near.x, rows)
+    assert (result.value <= least).all()
+    # The path begins at the first of them, which the rule compares with.
+    torch.testing.assert_close(result.path_z[:, 0], far.z)
+    torch.testing.assert_close(result.path_z[:, 1], near.z)
+    torch.testing.assert_close(result.path_value[:, 1], least)
+
+
+def test_legs_follow_each_other():
+    """A leg is the search that would start where the one before has ended."""
+    center, costly, _ = bowl_problem(n_rows=9)
+    n_rows, n_latent = center.shape
+    home = torch.zeros_like(center)
+    start = evaluate(identity, costly, home + 2, torch.arange(n_rows))
+    weights = torch.tensor([0.2, 0.6, 5.0]).double()
+    result = minimise_rows(
+        identity,
+        lambda x, searches: costly(x, searches % n_rows),
+        L1Distance(home.repeat(3, 1), weights.repeat_interleave(n_rows)),
+        [start],
+        n_legs=3,
+    )
+    assert len(set(result.n_iter.tolist())) > 1  # so that rows are in different legs
+    starts = [start]
+    for leg, weight in enumerate(weights):
+        alone = minimise_rows(identity, costly, L1Distance(home, weight), starts)
+        part = result.keep(slice(leg * n_rows, (leg + 1) * n_rows))
+        torch.testing.assert_close(part.best, alone.best)
+        torch.testing.assert_close(part.value, alone.value)
+        assert torch.equal(part.n_iter, alone.n_iter)
+        assert torch.equal(part.converged, alone.converged)
+        n_points = alone.path_value.shape[1]
+        torch.testing.assert_close(
+            part.path_z[:, :n_points], alone.path_z, equal_nan=True
+        )
+        assert part.path_value[:, n_points:].isnan().all()
+        starts = [start, alone.best]
 
 
 def test_values_that_are_no_numbers_are_never_taken():
@@ -229,7 +258,7 @@ def watch(rule, values):
     state = rule.begin(values[0])
     for step, value in enumerate(values[1:], start=1):
         state, is_at_rest, is_last = rule.update(state, value)
-        if is_at_rest[0] or is_last:
+        if is_at_rest[0] or is_last[0]:
             return step, bool(is_at_rest[0])
     return None, False
 
