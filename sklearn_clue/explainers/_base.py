@@ -150,13 +150,14 @@ class BaseUncertaintyExplainer(
         rng = check_random_state(self.random_state)
         estimator_seed, generator_seed = rng.randint(2**31 - 1, size=2)
         generator = self._seeded(self._resolve_generator(), generator_seed)
+        generator = self._voiced(generator)
         knows_images = self if generator is None else _thawed(generator)
         image_shape = getattr(knows_images, "image_shape", None)
         estimator = self._resolve_estimator()
         _check_estimator(estimator)
         if image_shape is not None:
             estimator = _see_pixels(estimator)
-        estimator = self._seeded(estimator, estimator_seed)
+        estimator = self._voiced(self._seeded(estimator, estimator_seed))
         if y is None and not _is_fitted_already(estimator):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
@@ -255,14 +256,13 @@ class BaseUncertaintyExplainer(
                 self._seeded(member, seed + position)
                 for position, member in enumerate(part)
             ]
-        if not hasattr(part, "get_params") or _is_frozen(part):
-            return part
-        names = [
-            name
-            for name, value in part.get_params(deep=True).items()
-            if name.split("__")[-1] == "random_state" and value is None
-        ]
-        return part.set_params(**dict.fromkeys(names, int(seed) % (2**31 - 1)))
+        return _hand_down(part, "random_state", None, int(seed) % (2**31 - 1))
+
+    def _voiced(self, part):
+        """Let parts that are silent themselves report as this explainer should."""
+        if isinstance(part, list):
+            return [self._voiced(member) for member in part]
+        return _hand_down(part, "verbose", 0, self.verbose) if self.verbose else part
 
     def get_metadata_routing(self):
         """Get the metadata routing of this object.
@@ -467,9 +467,11 @@ class BaseUncertaintyExplainer(
         """Explain rows, once per value of the parameter `_trade_off`."""
         check_is_fitted(self, "estimator_")
         X = self._check_rows(X, reset=False)
-        shown = self._space.display(X)
-        x0 = self._space.encode(X)
-        limits = self._space.limits(shown, x0)
+        # The models do not depend on constraints, so these may be set after `fit`.
+        space = self._space.constrained(self.immutable_features, self.feature_ranges)
+        shown = space.display(X)
+        x0 = space.encode(X)
+        limits = space.limits(shown, x0)
         search = self._search(trade_offs)
         chunks = [
             slice(start, start + self.batch_size)
@@ -487,20 +489,20 @@ class BaseUncertaintyExplainer(
             reconstructed = self._judge_encoded(found[0].reconstructed)[0]
         explanations = []
         for here, value in zip(found, trade_offs, strict=True):
-            told = self._tell(shown, x0, before, reconstructed, here, value)
+            told = self._tell(space, shown, x0, before, reconstructed, here, value)
             explanations.append(told)
         return explanations
 
-    def _tell(self, X, x0, before, reconstructed, found, trade_off):
+    def _tell(self, space, X, x0, before, reconstructed, found, trade_off):
         """Turn what was found in encoded space into an `Explanation`."""
         n_rows, n_candidates, n_encoded = found.x.shape
         repeats = np.repeat(np.arange(n_rows), n_candidates)
         # The user gets rows in the user's units. What is reported about them is
         # measured on those very rows, encoded again.
-        rows = self._space.decode(
+        rows = space.decode(
             found.x.reshape(-1, n_encoded), _safe_indexing(X, repeats), x0[repeats]
         )
-        x = self._space.encode_display(rows)
+        x = space.encode_display(rows)
         parts, prediction = _judge(self._provider, x)
         distance = np.abs(x - x0[repeats]).sum(1)
         objective = self._objective(
@@ -554,13 +556,13 @@ class BaseUncertaintyExplainer(
             else SearchPath(found.path_z[which], found.path_value[which]),
             encoded=x0,
             encoded_counterfactuals=x[best],
-            schema=self._space.display_schema,
+            schema=space.display_schema,
             image_shape=self._image_shape,
             is_classification=self.is_classification_,
             distance_weight=trade_off if self._trade_off == "distance_weight" else None,
             threshold=self.threshold_,
             method=self._method,
-            note=self._space.note,
+            note=space.note,
         )
 
 
@@ -645,6 +647,18 @@ def _steps_and_model(estimator):
 def _fresh(part):
     """A copy to fit; torch modules and frozen estimators are fitted already."""
     return part if isinstance(part, torch.nn.Module) else clone(part)
+
+
+def _hand_down(part, parameter, default, value):
+    """Set a parameter of a part, and of its own parts, wherever it is the default."""
+    if not hasattr(part, "get_params") or _is_frozen(part):
+        return part
+    names = [
+        name
+        for name, own in part.get_params(deep=True).items()
+        if name.split("__")[-1] == parameter and own == default
+    ]
+    return part.set_params(**dict.fromkeys(names, value))
 
 
 def _is_fitted_already(part):
