@@ -656,7 +656,10 @@ def _hand_down(part, parameter, default, value):
     names = [
         name
         for name, own in part.get_params(deep=True).items()
-        if name.split("__")[-1] == parameter and own == default
+        if name.split("__")[-1] == parameter
+        # False is no 0: a Pipeline takes nothing but a boolean.
+        and type(own) is type(default)
+        and own == default
     ]
     return part.set_params(**dict.fromkeys(names, value))
 

@@ -420,7 +420,7 @@ def test_same_seed_same_everything(method, table):
 def test_parts_report_if_the_explainer_should(method, table, capsys):
     X, y, _ = table
     estimator = classifier()
-    method.fresh(estimator, verbose=2).fit(X, y)
+    method.fresh(make_pipeline("passthrough", estimator), verbose=2).fit(X, y)
     printed = capsys.readouterr()
     assert type(estimator).__name__ in printed.out + printed.err
     assert estimator.verbose == 0  # the user's objects are left alone
