@@ -514,7 +514,7 @@ def _is_text(X, position):
     if is_polars_df(X):
         return not X.dtypes[position].is_numeric()
     if is_pandas_df(X):
-        dtype = X.dtypes.iloc[position]
+        dtype = X.iloc[:, position].infer_objects().dtype
         is_bool = pd.api.types.is_bool_dtype(dtype)
         return is_bool or not pd.api.types.is_numeric_dtype(dtype)
     return False

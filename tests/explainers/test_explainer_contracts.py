@@ -206,6 +206,17 @@ def test_constraints_through_a_pipeline(method, table):
     assert cf["income"].between(45.0, 50.0).all()
 
 
+def test_ranges_of_numbers_that_are_objects(method, table):
+    X, y, _ = table
+    X = X.astype({"age": object})
+    explainer = method.far_going(
+        classifier(), feature_ranges={"age": "increase", "income": (41.3, 57.9)}
+    ).fit(X, y)
+    cf = explainer.explain(X[:20]).counterfactuals
+    assert cf["age"].dtype == object
+    assert (cf["age"] >= X["age"][:20]).all()
+
+
 def test_constraints_may_be_set_after_fit(method, table):
     X, y, _ = table
     constraints = {"immutable_features": ["job"], "feature_ranges": {"age": "increase"}}
