@@ -74,6 +74,8 @@ def _paragraph(row, facts):
         side = "below" if after <= threshold else "still above"
         text += f", {side} the threshold of {figure(threshold)}"
     parts.append(text)
+    if after > before:
+        parts.append("the model is less sure than before")
 
     rebuilt = _total(row, "reconstructed")
     if before > after and before - rebuilt >= (before - after) / 2:
@@ -121,9 +123,10 @@ def _what_changed(row, facts):
     if not moves:
         return "no feature moves far"
     largest = max(moves, key=lambda pair: shift(pair[0]))
+    points = min(round(shift(largest[0])), 14)  # it is less than 15
     return (
         "no feature moves by 15 percentile points or more (most: "
-        f"{change(*largest)}, {shift(largest[0]):.0f} points)"
+        f"{change(*largest)}, {points} points)"
     )
 
 
@@ -213,7 +216,7 @@ p{max-width:60em;margin:.4em 0}
 .clue-x thead th{position:sticky;top:0;background:Canvas;z-index:2;
 box-shadow:0 2px CanvasText;vertical-align:bottom}
 .clue-x tbody th{position:sticky;left:0;background:Canvas;z-index:1;font-weight:600;
-min-width:4em}
+min-width:5em}
 .clue-x thead th:first-child{left:0;z-index:3}
 .clue-x table td{white-space:nowrap;max-width:none}
 .clue-x th button{font:inherit;color:inherit;background:none;border:0;padding:0;

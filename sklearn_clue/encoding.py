@@ -4,6 +4,7 @@
 columns (likelihoods, distances, displays) takes the schema and never the encoder.
 """
 
+import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from numbers import Integral
@@ -31,6 +32,9 @@ from sklearn_clue._validation import (
 from sklearn_clue.persistence import VersionedState
 
 __all__ = ["ColumnSchema", "FeatureSchema", "TabularEncoder"]
+
+# Text with more different values than this, which are few rows each, names something.
+MANY_CATEGORIES = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,8 +259,9 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
         Which columns are categories. All others are numbers.
 
-        - `"from_dtype"`: the columns of a DataFrame that hold strings, objects,
-          booleans or a categorical dtype. A bare array holds numbers only.
+        - `"from_dtype"`: the columns of a DataFrame that hold strings, booleans or a
+          categorical dtype, or objects that are not all numbers. A bare array holds
+          numbers only.
         - boolean array-like of shape (n_features,): a mask of the categories.
         - array-like of int or of str: positions or names of the categories.
         - None: no column is a category.
@@ -469,7 +474,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
             if kind == "category":
                 facts = {"categories": _learn_categories(column.name, array)}
             else:
-                facts = _learn_number(array, weight[present], _is_integer(column.dtype))
+                facts = _learn_number(array, weight[present], _is_integer(column))
             stop = start + len(facts.get("categories", (None,)))
             schema.append(
                 ColumnSchema(
@@ -572,7 +577,9 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         if isinstance(choice, str):
             if not is_frame:
                 return ["number"] * len(columns)
-            return [_kind_from_dtype(column) for column in columns]
+            kinds = [_kind_from_dtype(column) for column in columns]
+            _warn_of_names(columns, kinds)
+            return kinds
         chosen = _chosen_positions(
             choice, [column.name for column in columns], is_frame
         )
@@ -586,6 +593,8 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         if not isinstance(self.categorical_features, str):
             return  # the user decided about the kinds, not the dtypes
         for column, known in zip(columns, self.schema_, strict=True):
+            if _infer_objects(column) and known.kind == "category":
+                continue  # values of a categorical dtype may be numbers
             kind = _kind_from_dtype(column)
             if kind != known.kind:
                 raise ValueError(
@@ -674,9 +683,36 @@ def _kind_from_dtype(column):
         return "category"
     if dtype.kind in "iuf":
         return "number"
-    if pd.api.types.is_string_dtype(dtype):  # object included
+    if pd.api.types.is_object_dtype(dtype):
+        # Steps that handle numbers and text together, such as SimpleImputer, make
+        # objects of both. scikit-learn reads such numbers as numbers.
+        numbers = ("integer", "floating", "mixed-integer-float")
+        return "number" if _infer_objects(column) in numbers else "category"
+    if pd.api.types.is_string_dtype(dtype):
         return "category"
     raise TypeError(_unsupported(column.name, column.dtype))
+
+
+def _warn_of_names(columns, kinds):
+    """Warn of text that differs in most rows, such as dates, names and comments."""
+    for column, kind in zip(columns, kinds, strict=True):
+        dtype = column.values.dtype
+        if kind == "number" or isinstance(dtype, pd.CategoricalDtype):
+            continue
+        try:
+            n_values = pd.Series(column.values).nunique()
+        except TypeError:
+            continue  # unhashable, which is refused when categories are learned
+        n_rows = len(column.values)
+        if n_values > MANY_CATEGORIES and n_values > n_rows / 2:
+            warnings.warn(
+                f"Column {column.name!r} is taken as a category, and has {n_values} "
+                f"different values in {n_rows} rows. Little can be learned from it, "
+                "and other rows will have values that are not known. Convert it to a "
+                "number if it is one, such as a date, or drop it if it names rows.",
+                UserWarning,
+                stacklevel=2,
+            )
 
 
 def _unsupported(name, dtype):
@@ -785,8 +821,10 @@ def _as_numbers(column):
         return np.asarray(values, dtype=np.float64)
     except ValueError as error:
         raise ValueError(
-            f"Column {column.name!r} does not hold numbers: {error}. Convert it, or "
-            "list it in categorical_features."
+            f"Column {column.name!r} does not hold numbers: {error}. Convert it, pass "
+            "a DataFrame, whose text is taken for categories (steps of a Pipeline keep "
+            "one after set_output(transform='pandas')), or list the column in the "
+            "categorical_features of a TabularEncoder."
         ) from error
 
 
@@ -833,10 +871,17 @@ def _object_index(values):
     return pd.Index(values, dtype=object, tupleize_cols=False)
 
 
-def _is_integer(dtype):
-    if hasattr(dtype, "is_integer"):  # polars
-        return dtype.is_integer()
-    return dtype.kind in "iub"
+def _is_integer(column):
+    if hasattr(column.dtype, "is_integer"):  # polars
+        return column.dtype.is_integer()
+    return column.dtype.kind in "iub" or _infer_objects(column) == "integer"
+
+
+def _infer_objects(column):
+    """What the values of a column of objects are, in the words of pandas."""
+    if pd.api.types.is_object_dtype(column.values.dtype):
+        return pd.api.types.infer_dtype(column.values, skipna=True)
+    return None
 
 
 def _learn_number(values, weight, is_integer):

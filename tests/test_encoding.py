@@ -1,5 +1,6 @@
 import pickle
 import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from pandas.testing import assert_frame_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -102,6 +104,39 @@ def test_values_that_make_no_category():
         TypeError, match=r"Column 'tags' cannot be read .*astype\(str\)"
     ):
         TabularEncoder().fit(lists)
+
+
+@pytest.mark.parametrize(
+    "values", [[1, 2, 7], [1.5, 2.0, 7.0], [1, 2.5, 7]], ids=lambda values: str(values)
+)
+def test_objects_that_are_numbers_are_numbers(values):
+    X = pd.DataFrame({"a": pd.Series(values, dtype=object), "b": ["x", "y", "x"]})
+    encoder = TabularEncoder().fit(X)
+    assert [column.kind for column in encoder.schema_] == ["number", "category"]
+    decoded = encoder.inverse_transform(encoder.transform(X))
+    assert decoded["a"].dtype == object
+    assert decoded["a"].tolist() == pytest.approx(values)
+    assert encoder.schema_.column("a").is_integer == (values == [1, 2, 7])
+
+
+def test_an_imputer_of_a_mixed_frame_leaves_numbers_numbers():
+    X = pd.DataFrame({"age": [20, 30, np.nan, 40], "color": ["red", "blue"] * 2})
+    fill = SimpleImputer(strategy="most_frequent").set_output(transform="pandas")
+    schema = TabularEncoder().fit(fill.fit_transform(X)).schema_
+    assert [column.kind for column in schema] == ["number", "category"]
+
+
+def test_warns_of_text_that_differs_in_most_rows():
+    X = pd.DataFrame({"size": ["s", "l"] * 20, "day": [f"day {i}" for i in range(40)]})
+    with pytest.warns(UserWarning, match=r"'day' .* 40 different values in 40 rows"):
+        TabularEncoder().fit(X)
+    # Few rows, a few values for most of them, and what was asked for.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TabularEncoder().fit(X[:20])
+        TabularEncoder().fit(pd.concat([X, X, X]))
+        TabularEncoder(["size", "day"]).fit(X)
+        TabularEncoder().fit(X.astype("category"))
 
 
 # The way back
@@ -284,7 +319,9 @@ def test_arrays_with_chosen_categories():
 
 
 def test_text_in_an_array_needs_to_be_told():
-    with pytest.raises(ValueError, match=r"Column 'x1' .*list it in categorical_feat"):
+    with pytest.raises(
+        ValueError, match=r"Column 'x1' .*set_output.* categorical_features"
+    ):
         TabularEncoder().fit(np.array([[1.0, "a"], [2.0, "b"]], dtype=object))
 
 
@@ -529,6 +566,7 @@ def test_far_from_zero():
     assert_allclose([encoded.mean(), encoded.std()], [0, 1], atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:Column .id. is taken as a category")
 def test_many_categories_are_quick():
     X = pd.DataFrame({"id": [f"user {i}" for i in range(10_000)]})
     start = time.perf_counter()

@@ -443,6 +443,18 @@ def test_summary_says_when_auto_encoding_did_it_all(explanation):
     assert "alone leads to 0.10, all of the way;" in explanation.summary()
 
 
+def test_summary_says_when_the_model_is_less_sure(explanation):
+    explanation = replace(explanation, uncertainty_after=parts([0.8] * 4))
+    assert "0.80 nats; the model is less sure than before; " in explanation.summary()
+
+
+def test_summary_does_not_round_up_to_what_it_denies(explanation):
+    rows = explanation.counterfactuals.copy()
+    rows.loc["d", "pH"] = 3.648
+    summary = replace(explanation, counterfactuals=rows).summary()
+    assert "(most: pH 3.500 → 3.648, 14 points)" in summary
+
+
 def test_summary_of_many_changes():
     X = np.vstack([np.arange(9.0), np.arange(9.0) + 50])
     explanation = make_explanation(X, X[::-1])

@@ -17,7 +17,7 @@ y = np.sin(1.5 * x) + noise(x) * rng.normal(size=len(x))
 # Shorter steps and longer chains than the defaults: a single column whose noise varies
 # is a hard posterior, and without them diagnostics_ shows that the chains disagree.
 model = BayesianMLPRegressor(
-    (50, 50), step_size=0.005, burn_in=400, thinning=50, random_state=0
+    (50, 50), step_size=0.005, burn_in=400, thinning=70, random_state=0
 ).fit(x[:, None], y)
 grid = np.linspace(-4.5, 4.5, 241)
 mean, std = model.predict(grid[:, None], return_std=True)

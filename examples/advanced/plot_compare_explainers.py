@@ -5,8 +5,8 @@ Three explanations of the same doubt
 CLUE, U-FIDO and a plain step against the gradient all turn an unsure row into a surer
 one. On data whose true uncertainty and density are known, this example finds that they
 pay in different coin: for the same fall in true uncertainty CLUE changes rows least,
-U-FIDO is the only one whose rows become more likely, but it soon has nothing left to
-replace, and the gradient step is longer and leads farther away from the data.
+U-FIDO makes them more likely but soon has nothing left to replace, and the gradient
+step is longer and mostly leads farther away from the data.
 """
 
 # %%
@@ -33,15 +33,20 @@ from sklearn_clue.datasets import make_mixed_toy
 
 toy = make_mixed_toy(800, random_state=0)
 X_train, y_train, X_test = toy.data[:600], toy.target[:600], toy.data[600:]
-classifier = BayesianMLPClassifier((50,), random_state=0).fit(X_train, y_train)
+classifier = BayesianMLPClassifier((100,), thinning=20, random_state=0)
+classifier.fit(X_train, y_train)
 frozen = FrozenEstimator(classifier)
 
 # %%
 # Each explainer has one parameter that trades the uncertainty explained for the size of
 # the change. It may be set after `fit`, so each is fitted once and swept.
 
-clue = CLUEExplainer(frozen, VAEEncoder(4, (100, 100)), random_state=0)
-ufido = UFIDOExplainer(frozen, VAEACImputer(4, (100, 100)), random_state=0)
+clue = CLUEExplainer(
+    frozen, VAEEncoder(4, (50, 50), learning_rate=3e-3), random_state=0
+)
+ufido = UFIDOExplainer(
+    frozen, VAEACImputer(4, (50, 50), learning_rate=3e-3), random_state=0
+)
 sensitivity = LocalSensitivityExplainer(frozen)
 sweeps = {
     "CLUE": (clue, "distance_weight", np.geomspace(0.3, 10, 8)),
@@ -119,11 +124,12 @@ plt.show()
 # %%
 # Higher and farther to the left is better in the left picture, higher and farther to
 # the right in the right one. CLUE is on top on the left: it moves what matters, and
-# categories if need be. On the right U-FIDO stands alone. It replaces cells by what the
-# others suggest, so its rows become more likely than the ones they explain, and most
-# cells are untouched. But a row of expected values is as far as it can go: its curve
-# ends where CLUE's does not. The step against the gradient moves both numbers of every
-# row, wherever the data are, and is behind CLUE in both pictures.
+# categories if need be. On the right U-FIDO stands alone, but for the smallest changes.
+# It replaces cells by what the others suggest, so its rows become more likely than the
+# ones they explain, and most cells are untouched. But a row of expected values is as
+# far as it can go: its curve ends where CLUE's does not. The step against the gradient
+# moves both numbers of every row, wherever the data are, and is behind CLUE for most of
+# its way in both pictures.
 #
 # Which one to use depends on the question. "Which cell is odd?" is U-FIDO's. "What
 # would a sure piece like this one look like?" is CLUE's.

@@ -48,9 +48,13 @@ X_calibrate, y_calibrate = draw(500)
 X_test, y_test = draw(5000)
 
 # %%
-# The regressor, and its own intervals: quantiles of the posterior predictive.
+# The regressor, and its own intervals: quantiles of the posterior predictive. Noise
+# that is next to nothing on the left asks for shorter steps than the default, and more
+# of them.
 
-regressor = BayesianMLPRegressor((100,), thinning=20, random_state=0)
+regressor = BayesianMLPRegressor(
+    (100,), step_size=0.005, burn_in=400, thinning=60, random_state=0
+)
 regressor.fit(X_train, y_train)
 intervals = {"Bayesian": regressor.predict_interval(X_test, coverage=COVERAGE)}
 

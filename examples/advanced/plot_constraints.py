@@ -15,7 +15,6 @@ price: how much less of the doubt can be explained.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
-from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
 from sklearn_clue import BayesianMLPRegressor, CLUEExplainer, VAEEncoder
@@ -23,18 +22,15 @@ from sklearn_clue import BayesianMLPRegressor, CLUEExplainer, VAEEncoder
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 X["sex"] = X["sex"].map({1.0: "one", 2.0: "two"}).astype("category")
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=0)
-regressor = BayesianMLPRegressor(random_state=0)
-regressor.fit(X_train, y_train)
-free = CLUEExplainer(
-    FrozenEstimator(regressor),
-    VAEEncoder(6, (50, 50), learning_rate=3e-3, random_state=0),
+clue = CLUEExplainer(
+    BayesianMLPRegressor((200,)),
+    VAEEncoder(6, (50, 50), learning_rate=3e-3),
     distance_weight=0.5,
     random_state=0,
 ).fit(X_train, y_train)
 
 # %%
-# Constraints are read by ``fit``, and both parts are fitted by now: freeze them, and
-# three more explainers cost next to nothing.
+# Models do not depend on constraints, so these may be set on the fitted explainer.
 
 constraints = {
     "free": {},
@@ -48,18 +44,12 @@ constraints = {
         "feature_ranges": {"bmi": "decrease"},
     },
 }
-unsure = free.rejects(X_test) & X_test["bp"].between(70, 110).to_numpy()
+unsure = clue.rejects(X_test) & X_test["bp"].between(70, 110).to_numpy()
 patients = X_test[unsure]
 explanations = {}
 for name, settings in constraints.items():
-    clue = CLUEExplainer(
-        FrozenEstimator(regressor),
-        FrozenEstimator(free.generator_),
-        distance_weight=0.5,
-        random_state=0,
-        **settings,
-    ).fit(X_train, y_train)
-    explanations[name] = clue.explain(patients)
+    clue.set_params(immutable_features=None, feature_ranges=None)
+    explanations[name] = clue.set_params(**settings).explain(patients)
 
 # %%
 # Do they obey? And what do they cost?

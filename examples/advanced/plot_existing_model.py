@@ -86,7 +86,7 @@ frozen = {name: FrozenEstimator(model) for name, model in models.items()}
 
 weights_before = [coef.copy() for coef in models["MLP"][-1].coefs_]
 explainers = {}
-generator = VAEEncoder(4, (50, 50), learning_rate=3e-3, random_state=0)
+generator = VAEEncoder(4, (50,), learning_rate=0.01, max_iter=200, random_state=0)
 for name, model in (frozen | {"torch module": module}).items():
     explainers[name] = CLUEExplainer(model, generator, random_state=0)
     explainers[name].fit(X_train, y_train)

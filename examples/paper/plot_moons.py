@@ -10,7 +10,7 @@ and that five times the data shrink the second by a larger factor than the first
 """
 
 # %%
-# Default settings, and two hundred points.
+# A network a little smaller than the default, and two hundred points.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,7 +21,7 @@ from sklearn_clue.plotting import UncertaintyMapDisplay
 
 NOISE = 0.3
 X, y = make_moons(200, noise=NOISE, random_state=0)
-few = BayesianMLPClassifier(random_state=0).fit(X, y)
+few = BayesianMLPClassifier((100, 100), random_state=0).fit(X, y)
 display = UncertaintyMapDisplay.from_estimator(
     few, X, y, margin=0.6, grid_resolution=40
 )
@@ -36,7 +36,9 @@ plt.show()
 # on a wide circle around all of them.
 
 X_many, y_many = make_moons(1000, noise=NOISE, random_state=1)
-many = BayesianMLPClassifier(random_state=0).fit(X_many, y_many)
+many = BayesianMLPClassifier((100, 100), thinning=12, random_state=0).fit(
+    X_many, y_many
+)
 
 angle = np.linspace(0, 2 * np.pi, 200, endpoint=False)
 circle = X.mean(0) + 3.5 * np.column_stack([np.cos(angle), np.sin(angle)])

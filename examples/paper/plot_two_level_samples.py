@@ -23,7 +23,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn_clue import VAEACImputer, VAEEncoder
 from sklearn_clue.generative import TwoLevelVAEAC
 
-N_ROWS = 1500
+N_ROWS = 800
 CENTERS = {"a": -4.0, "b": 0.0, "c": 4.0}
 
 
@@ -45,8 +45,8 @@ X = draw(0)
 # from its own prior. So the comparison is of the two priors and of nothing else.
 
 model = TwoLevelVAEAC(
-    VAEACImputer(2, (40, 40), learning_rate=5e-3, max_iter=200),
-    VAEEncoder(2, (40, 40), noise_variance="learned", learning_rate=5e-3, max_iter=60),
+    VAEACImputer(2, (40, 40), learning_rate=0.01, max_iter=100),
+    VAEEncoder(2, (40, 40), noise_variance="learned", learning_rate=0.01, max_iter=100),
     random_state=0,
 ).fit(X)
 nothing = X.mask(np.ones(X.shape, dtype=bool))

@@ -52,7 +52,7 @@ print(f"rejected epochs per chain: {diagnostics.n_rejected_epochs}")
 # data, so the sampled networks disagree.
 
 X_moons, y_moons = make_moons(300, noise=0.25, random_state=0)
-moons = BayesianMLPClassifier(random_state=0).fit(X_moons, y_moons)
+moons = BayesianMLPClassifier((100, 100), random_state=0).fit(X_moons, y_moons)
 grid = np.linspace(-4, 4, 81)
 plane = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2) + X_moons.mean(0)
 parts = moons.predict_uncertainty(plane)

@@ -439,10 +439,10 @@ class _BaseBayesianMLP(
             n_rejected_epochs=np.concatenate([r.n_rejected for r in results]),
             energy=[e for result in results for e in result.energy.T],
         )
-        for problem in self._problems(n_draws):
+        for problem in self._problems(settings, n_draws):
             warnings.warn(problem, ConvergenceWarning, stacklevel=6)
 
-    def _problems(self, n_draws):
+    def _problems(self, settings, n_draws):
         """Say what is wrong with the chains, and what to change."""
         found = self.diagnostics_
         hottest = found.temperature.max()
@@ -465,11 +465,15 @@ class _BaseBayesianMLP(
         # Of a few draws R-hat says nothing.
         r_hat = found.r_hat[~np.isnan(found.r_hat) & (n_draws >= 10)]
         if r_hat.size and np.median(r_hat) > MAX_R_HAT:
+            thinning, burn_in = (
+                getattr(settings if getattr(self, name) == "auto" else self, name)
+                for name in ("thinning", "burn_in")
+            )
             yield (
                 "The chains disagree: R-hat of the predictive mean is "
                 f"{np.median(r_hat):.3f} at the median training row, and should be at "
-                f"most {MAX_R_HAT}. Raise thinning (now {self.thinning!r}) so that "
-                f"they run longer, or burn_in (now {self.burn_in!r}) if they have not "
+                f"most {MAX_R_HAT}. Raise thinning (now {thinning}) so that "
+                f"they run longer, or burn_in (now {burn_in}) if they have not "
                 "arrived yet; see diagnostics_."
             )
 

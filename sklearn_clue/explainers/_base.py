@@ -168,13 +168,14 @@ class BaseUncertaintyExplainer(
         rng = check_random_state(self.random_state)
         estimator_seed, generator_seed = rng.randint(2**31 - 1, size=2)
         generator = self._seeded(self._resolve_generator(), generator_seed)
+        generator = self._voiced(generator)
         knows_images = self if generator is None else _thawed(generator)
         image_shape = getattr(knows_images, "image_shape", None)
         estimator = self._resolve_estimator()
         _check_estimator(estimator)
         if image_shape is not None:
             estimator = _see_pixels(estimator)
-        estimator = self._seeded(estimator, estimator_seed)
+        estimator = self._voiced(self._seeded(estimator, estimator_seed))
         if y is None and not _is_fitted_already(estimator):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
@@ -273,14 +274,13 @@ class BaseUncertaintyExplainer(
                 self._seeded(member, seed + position)
                 for position, member in enumerate(part)
             ]
-        if not hasattr(part, "get_params") or _is_frozen(part):
-            return part
-        names = [
-            name
-            for name, value in part.get_params(deep=True).items()
-            if name.split("__")[-1] == "random_state" and value is None
-        ]
-        return part.set_params(**dict.fromkeys(names, int(seed) % (2**31 - 1)))
+        return _hand_down(part, "random_state", None, int(seed) % (2**31 - 1))
+
+    def _voiced(self, part):
+        """Let parts that are silent themselves report as this explainer should."""
+        if isinstance(part, list):
+            return [self._voiced(member) for member in part]
+        return _hand_down(part, "verbose", 0, self.verbose) if self.verbose else part
 
     def get_metadata_routing(self):
         """Get the metadata routing of this object.
@@ -485,9 +485,11 @@ class BaseUncertaintyExplainer(
         """Explain rows, once per value of the parameter `_trade_off`."""
         check_is_fitted(self, "estimator_")
         X = self._check_rows(X, reset=False)
-        shown = self._space.display(X)
-        x0 = self._space.encode(X)
-        limits = self._space.limits(shown, x0)
+        # The models do not depend on constraints, so these may be set after `fit`.
+        space = self._space.constrained(self.immutable_features, self.feature_ranges)
+        shown = space.display(X)
+        x0 = space.encode(X)
+        limits = space.limits(shown, x0)
         search = self._search(trade_offs)
         chunks = [
             slice(start, start + self.batch_size)
@@ -509,12 +511,12 @@ class BaseUncertaintyExplainer(
         n_rows, n_candidates, n_encoded = found[0].x.shape
         repeats = np.repeat(np.arange(n_rows), n_candidates)
         all_repeats = np.tile(repeats, len(found))
-        rows = self._space.decode(
+        rows = space.decode(
             np.concatenate([each.x.reshape(-1, n_encoded) for each in found]),
             _safe_indexing(shown, all_repeats),
             x0[all_repeats],
         )
-        x = self._space.encode_display(rows)
+        x = space.encode_display(rows)
         candidates = Candidates(rows, x, *_judge(self._provider, x))
         explanations = []
         for i, (each, value) in enumerate(zip(found, trade_offs, strict=True)):
@@ -671,6 +673,21 @@ def _steps_and_model(estimator):
 def _fresh(part):
     """A copy to fit; torch modules and frozen estimators are fitted already."""
     return part if isinstance(part, torch.nn.Module) else clone(part)
+
+
+def _hand_down(part, parameter, default, value):
+    """Set a parameter of a part, and of its own parts, wherever it is the default."""
+    if not hasattr(part, "get_params") or _is_frozen(part):
+        return part
+    names = [
+        name
+        for name, own in part.get_params(deep=True).items()
+        if name.split("__")[-1] == parameter
+        # False is no 0: a Pipeline takes nothing but a boolean.
+        and type(own) is type(default)
+        and own == default
+    ]
+    return part.set_params(**dict.fromkeys(names, value))
 
 
 def _is_fitted_already(part):

@@ -550,7 +550,8 @@ class CLUEExplainer(_BaseCLUE):
         `random_state` of their own.
 
     verbose : int, default=0
-        2 or more reports on the batches explained.
+        1 shows bars while parts are fitted that are not verbose themselves; 2 or more
+        prints lines instead, and reports on the batches explained.
 
     Attributes
     ----------
@@ -746,7 +747,8 @@ class CLUEExplainerCV(_BaseCLUE):
         Fixes all that is left to chance.
 
     verbose : int, default=0
-        2 or more reports on the batches explained.
+        1 shows bars while parts are fitted that are not verbose themselves; 2 or more
+        prints lines instead, and reports on the batches explained.
 
     Attributes
     ----------

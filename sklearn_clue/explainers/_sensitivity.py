@@ -116,7 +116,8 @@ class LocalSensitivityExplainer(BaseUncertaintyExplainer):
         Fixes the fit of an estimator that has no `random_state` of its own.
 
     verbose : int, default=0
-        2 or more reports on the batches explained.
+        1 shows bars while parts are fitted that are not verbose themselves; 2 or more
+        prints lines instead, and reports on the batches explained.
 
     Attributes
     ----------

@@ -5,6 +5,7 @@ the predictor, and through an encoder, to the encoded space where explainers wor
 back. Whoever changes rows in that space asks here what a valid row is.
 """
 
+import copy
 from numbers import Integral, Real
 from typing import NamedTuple
 
@@ -292,6 +293,12 @@ class EncodedSpace:
                 "and feature_ranges, or the steps that mix columns."
             )
 
+    def constrained(self, immutable_features, feature_ranges):
+        """The same space under other constraints."""
+        space = copy.copy(self)
+        space._read_constraints(immutable_features, feature_ranges)
+        return space
+
     def limits(self, X, x0):
         """Bounds of encoded rows, from the constraints and the rows they start from.
 
@@ -412,8 +419,8 @@ def read_constraints(names, immutable_features, feature_ranges):
             )
         if not is_valid:
             raise ValueError(
-                f"feature_ranges[{name!r}] must be a pair (low, high), 'increase' or "
-                f"'decrease', got {allowed!r}."
+                f"feature_ranges[{name!r}] must be a pair (low, high) of numbers, the "
+                f"lower one first, 'increase' or 'decrease', got {allowed!r}."
             )
         ranges[_position(names, name, "feature_ranges")] = allowed
     return immutable, ranges
@@ -507,7 +514,7 @@ def _is_text(X, position):
     if is_polars_df(X):
         return not X.dtypes[position].is_numeric()
     if is_pandas_df(X):
-        dtype = X.dtypes.iloc[position]
+        dtype = X.iloc[:, position].infer_objects().dtype
         is_bool = pd.api.types.is_bool_dtype(dtype)
         return is_bool or not pd.api.types.is_numeric_dtype(dtype)
     return False

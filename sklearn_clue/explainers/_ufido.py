@@ -383,7 +383,8 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
         own.
 
     verbose : int, default=0
-        2 or more reports on the batches explained.
+        1 shows bars while parts are fitted that are not verbose themselves; 2 or more
+        prints lines instead, and reports on the batches explained.
 
     Attributes
     ----------

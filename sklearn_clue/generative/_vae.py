@@ -38,6 +38,10 @@ from sklearn_clue.generative._base import (
 
 IMAGE_LATENT_DIM = 20
 
+# Threads wait for each other after each convolution. For images this small the waiting
+# costs more than they save, and where cores are shared it takes nearly all of the time.
+SMALL_IMAGE = 16 * 16
+
 
 class VAE(LatentModule):
     """Latent Gaussian model with a standard normal prior."""
@@ -346,7 +350,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
             {"x": x},
             weight,
             self._draw_noise,
-            all_threads=shape is not None,
+            all_threads=shape is not None and math.prod(shape[-2:]) > SMALL_IMAGE,
         )
         means = self._latent_means(x)
         average = np.average(means, axis=0, weights=weight)

@@ -550,6 +550,13 @@ def test_chains_that_disagree_are_reported():
     assert np.median(model.diagnostics_.r_hat) > 1.05
 
 
+def test_reports_say_what_auto_amounts_to():
+    X, y = _noisy_line(200)
+    model = _regressor(n_draws=20, step_size=1e-6, burn_in="auto", thinning="auto")
+    with pytest.warns(ConvergenceWarning, match=r"thinning \(now \d+\).*\(now \d+\)"):
+        model.fit(X, y)
+
+
 def test_divergence_is_an_error():
     X, y = _noisy_line()
     with pytest.raises(ChainDivergedError, match=r"Lower step_size \(now 1e\+30\)"):

@@ -204,6 +204,31 @@ def test_constraints_through_a_pipeline(method, table):
     assert cf["income"].between(45.0, 50.0).all()
 
 
+def test_ranges_of_numbers_that_are_objects(method, table):
+    X, y, _ = table
+    X = X.astype({"age": object})
+    explainer = method.far_going(
+        classifier(), feature_ranges={"age": "increase", "income": (41.3, 57.9)}
+    ).fit(X, y)
+    cf = explainer.explain(X[:20]).counterfactuals
+    assert cf["age"].dtype == object
+    assert (cf["age"] >= X["age"][:20]).all()
+
+
+def test_constraints_may_be_set_after_fit(method, table):
+    X, y, _ = table
+    constraints = {"immutable_features": ["job"], "feature_ranges": {"age": "increase"}}
+    early = method.variant(X, y, **constraints)
+    late = method.variant(X, y).set_params(**constraints)
+    pd.testing.assert_frame_equal(
+        late.explain(X[:20]).counterfactuals, early.explain(X[:20]).counterfactuals
+    )
+    with pytest.raises(ValueError, match="immutable_features names 'wage'"):
+        late.set_params(immutable_features=["wage"]).explain(X[:2])
+    free = late.set_params(immutable_features=None, feature_ranges=None)
+    assert (free.explain(X[:20]).counterfactuals["age"] < X["age"][:20]).any()
+
+
 @pytest.mark.parametrize("n_components", [1, 2])
 def test_constraints_and_steps_that_mix_columns(method, table, n_components):
     X, y, _ = table
@@ -399,6 +424,17 @@ def test_same_seed_same_everything(method, table):
     assert a.threshold_ == b.threshold_
     assert not np.array_equal(a.predict_proba(X), c.predict_proba(X))
     assert estimator.random_state is None  # the user's objects are left alone
+
+
+def test_parts_report_if_the_explainer_should(method, table, capsys):
+    X, y, _ = table
+    estimator = classifier()
+    method.fresh(make_pipeline("passthrough", estimator), verbose=2).fit(X, y)
+    printed = capsys.readouterr()
+    assert type(estimator).__name__ in printed.out + printed.err
+    assert estimator.verbose == 0  # the user's objects are left alone
+    method.fresh(estimator).fit(X, y)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_explainer_survives_joblib(method, table, tmp_path):

@@ -278,6 +278,20 @@ def test_same_seed_same_model_and_global_state_untouched(frame):
     assert torch.get_num_threads() == n_threads
 
 
+@pytest.mark.parametrize(("side", "all_threads"), [(8, False), (28, True)])
+def test_small_images_are_trained_on_one_thread(side, all_threads, monkeypatch):
+    class Seen(Exception):
+        pass
+
+    def look(module, batches, validation, settings, progress):
+        raise Seen(settings.all_threads)
+
+    monkeypatch.setattr(_base, "train", look)
+    X = np.random.default_rng(0).random((8, side * side))
+    with pytest.raises(Seen, match=str(all_threads)):
+        VAEEncoder(2, image_shape=(side, side), **TINY).fit(X)
+
+
 def test_best_epoch_is_kept(toy):
     X = toy[0][:300]
     vae = VAEEncoder(
