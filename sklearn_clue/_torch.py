@@ -3,6 +3,7 @@
 Dtype, device, seeding, threads and batching are decided here and nowhere else.
 """
 
+import copy
 import threading
 from contextlib import contextmanager
 
@@ -47,6 +48,15 @@ def check_device(device):
 def to_numpy(tensor):
     """Turn a tensor into an array that owns its memory."""
     return np.array(tensor.detach().cpu().numpy())
+
+
+def on_cpu(module):
+    """Give a module in the package's dtype on the CPU: itself if it is there."""
+    is_there = all(
+        weight.device.type == "cpu" and weight.dtype == DTYPE
+        for weight in module.parameters()
+    )
+    return module if is_there else copy.deepcopy(module).to("cpu", DTYPE)
 
 
 def make_generator(seed, device="cpu"):

@@ -9,6 +9,7 @@ from sklearn_clue._torch import (
     RandomBatches,
     as_tensor,
     make_generator,
+    on_cpu,
     one_thread,
     pad_rows,
     row_blocks,
@@ -117,3 +118,12 @@ def test_batches_differ_from_pass_to_pass_and_between_networks():
     ((first, _),), ((second, _),) = list(batches), list(batches)
     orders = {tuple(order.flatten().tolist()) for order in (*first, *second)}
     assert len(orders) == 4
+
+
+def test_modules_are_copied_only_to_move_them(own_process):
+    module = torch.nn.Linear(2, 1)
+    assert on_cpu(module) is module
+    precise = module.double()
+    weight = on_cpu(precise).weight
+    assert weight.dtype == torch.float32 and precise.weight.dtype == torch.float64
+    assert_allclose(weight.detach(), precise.weight.detach(), rtol=1e-6)

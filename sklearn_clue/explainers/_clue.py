@@ -1,6 +1,5 @@
 """CLUE: the nearest row on the manifold of the data that the model is sure about."""
 
-import copy
 from numbers import Integral, Real
 
 import numpy as np
@@ -10,7 +9,14 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import check_array, check_random_state
 
 from sklearn_clue._modules import ValidRows
-from sklearn_clue._torch import DTYPE, PRECISE_DTYPE, as_tensor, pad_rows, row_uniforms
+from sklearn_clue._torch import (
+    DTYPE,
+    PRECISE_DTYPE,
+    as_tensor,
+    on_cpu,
+    pad_rows,
+    row_uniforms,
+)
 from sklearn_clue._validation import (
     HasMethods,
     Interval,
@@ -401,7 +407,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         is_image = self._image_shape is not None
         return ClueSearch(
             self._provider,
-            copy.deepcopy(self.generator_.module_).to("cpu", DTYPE),
+            on_cpu(self.generator_.module_),
             None if is_image else self._space.schema,
             self._clue_objective(),
             distance_weights=trade_offs,

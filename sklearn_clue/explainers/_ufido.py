@@ -1,6 +1,5 @@
 """U-FIDO: the features that must be filled in anew for the model to be sure."""
 
-import copy
 from numbers import Integral, Real
 
 import numpy as np
@@ -8,7 +7,7 @@ import torch
 from sklearn.utils import check_random_state
 
 from sklearn_clue._modules import ValidRows
-from sklearn_clue._torch import DTYPE, pad_rows, row_blocks, row_uniforms
+from sklearn_clue._torch import DTYPE, on_cpu, pad_rows, row_blocks, row_uniforms
 from sklearn_clue._validation import HasMethods, Interval
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found, _thawed
 from sklearn_clue.explainers._search import ROUNDING, evaluate
@@ -523,7 +522,7 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
     def _search(self, trade_offs):
         return MaskSearch(
             self._provider,
-            copy.deepcopy(self.generator_.module_).to("cpu", DTYPE),
+            on_cpu(self.generator_.module_),
             self._space.schema,
             weights_of_parts(self.uncertainty),
             mask_weights=trade_offs,
