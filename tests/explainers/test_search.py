@@ -157,8 +157,9 @@ def test_curvature_is_that_of_a_parabola():
     curvature = curvature_between(here, there)
     torch.testing.assert_close(curvature, torch.tensor([3.0, 0.0]).double())
     assert torch.equal(curvature_between(here, here), torch.zeros(2).double())
-    nowhere = there._replace(costly=torch.full((2,), torch.nan).double())
-    assert torch.equal(curvature_between(here, nowhere), torch.zeros(2).double())
+    for nowhere in (torch.nan, torch.inf, -torch.inf):
+        beyond = there._replace(costly=torch.full((2,), nowhere).double())
+        assert torch.equal(curvature_between(here, beyond), torch.zeros(2).double())
 
 
 def test_a_jump_is_not_promised_twice():
