@@ -317,6 +317,8 @@ def test_gibbs_step_is_the_conjugate_gamma():
     layer = torch.tensor([0, 0, 1, 1, 1])
     unit = torch.tensor([1.0, 1.0, 2.0, 2.0, 2.0])
     rng = np.random.default_rng(0)
+    one = _sghmc.sample_precision(position, layer, unit, 3.0, 2.0, rng)
+    assert one.dtype == position.dtype
     draws = np.stack(
         [
             _sghmc.sample_precision(position, layer, unit, 3.0, 2.0, rng).numpy()
