@@ -529,6 +529,13 @@ def test_far_from_zero():
     assert_allclose([encoded.mean(), encoded.std()], [0, 1], atol=1e-6)
 
 
+def test_what_lies_beyond_the_largest_number_decodes_to_it():
+    encoder = TabularEncoder().fit([[-1.7e308], [1.7e308]])
+    largest = np.finfo(np.float64).max
+    decoded = encoder.inverse_transform([[-50.0], [50.0]])
+    assert_array_equal(decoded, [[-largest], [largest]])
+
+
 def test_what_networks_can_hold():
     limit = 1e18
     encoded = np.array([[1.0, -limit], [limit, 0.1]])

@@ -198,6 +198,13 @@ def test_states_are_never_changed_in_place():
     _sghmc.adapt(once, 5 * gradient, floor=gradient, **settings)
     assert_array_equal(adapting.second_moment, torch.zeros(2, 3))
     assert_array_equal(once.second_moment, moment)
+    frozen = _sghmc.freeze(once)  # and what was only for the adaptation is gone
+    assert {name for name, part in frozen._asdict().items() if part is None} == {
+        "first_moment",
+        "second_moment",
+        "noise_variance",
+        "last_gradient",
+    }
 
 
 def test_adapt_sets_the_step_and_the_thermostat_by_hand():

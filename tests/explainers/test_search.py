@@ -188,6 +188,11 @@ def test_a_jump_is_not_promised_twice():
     distance = L1Distance(start, 0.1)
     result = run(costly, distance, start, decode=decode)
     check_path(result, costly, distance, decode)
+    # The first step is the flip: asked about, and not taken.
+    first = run(costly, distance, start, decode=decode, rule=StoppingRule(max_iter=1))
+    check_path(first, costly, distance, decode)
+    assert (first.path_value[:, 1] > first.value).all()
+    assert torch.equal(first.best.z, start)
     # The optimum of the second coordinate is 0.9, by soft threshold.
     assert (result.best.x[:, 0] == 0).all() and (result.best.x[:, 1] > 0.5).all()
 
