@@ -226,6 +226,28 @@ def test_adapt_sets_the_step_and_the_thermostat_by_hand():
     assert state.n_adapted == 1
 
 
+def test_adapt_averages_the_noise_by_hand():
+    state = _sghmc.init(torch.zeros(1, 1))
+    for gradient in (1.0, 3.0, 2.0):
+        state = _sghmc.adapt(
+            state,
+            torch.tensor([[gradient]]),
+            floor=torch.tensor([[1e-6]]),
+            unit=torch.tensor([0]),
+            step_size=10.0,
+            friction=0.05,
+            is_exact=False,
+        )
+    assert_allclose(state.first_moment, 2, rtol=1e-6)
+    assert_allclose(state.second_moment, 14 / 3, rtol=1e-6)
+    # Half of the squared differences 2 and -1.
+    assert_allclose(state.noise_variance, (2 + 0.5) / 2, rtol=1e-6)
+    # 1 / σ² instead of ε² / sqrt(14 / 3); r = 1 / 4, and no noise is needed on top.
+    assert_allclose(state.step, 0.8, rtol=1e-6)
+    assert_allclose(state.retention, 0.6, rtol=1e-6)
+    assert_allclose(state.noise_scale, 0, atol=1e-3)
+
+
 def test_weights_into_one_unit_share_its_stiffness():
     # 400 weights that act through their sum: U = 50 (Σ w)², so that each alone has the
     # curvature 100 and all together 40 000. With the step of a single weight, ε² / 10,
