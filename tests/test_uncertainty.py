@@ -1,4 +1,5 @@
 import warnings
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -6,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import BaggingClassifier
@@ -17,6 +18,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from skorch import (
+    NeuralNetBinaryClassifier,
+    NeuralNetClassifier,
+    NeuralNetRegressor,
+)
 
 from sklearn_clue import BayesianMLPRegressor, TabularEncoder
 from sklearn_clue.uncertainty import (
@@ -216,6 +222,29 @@ def test_torch_modules_may_answer_in_several_ways():
     )
     with pytest.raises(ValueError, match=r"got \(6, 3\)"):
         as_provider(torch.nn.Identity()).uncertainty(x)
+
+
+@pytest.mark.parametrize(
+    "net, n_outputs",
+    [
+        (NeuralNetRegressor, 1),
+        (partial(NeuralNetClassifier, criterion=torch.nn.CrossEntropyLoss), 3),
+        (NeuralNetBinaryClassifier, 1),
+    ],
+    ids=["regressor", "classifier", "binary"],
+)
+def test_skorch_nets_say_the_same(net, n_outputs, own_process):
+    layers = [torch.nn.Linear(4, n_outputs)]
+    if net is NeuralNetBinaryClassifier:
+        layers.append(torch.nn.Flatten(0))
+    net = net(torch.nn.Sequential(*layers)).initialize()
+    x = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    provider = as_provider(net)
+    parts, prediction = provider.uncertainty(torch.as_tensor(x))
+    assert provider.is_classification == is_classifier(net)
+    known = net.predict_proba(x) if is_classifier(net) else net.predict(x)
+    assert_allclose(prediction, known, atol=1e-6)
+    assert (parts.total > 0).all() == is_classifier(net)
 
 
 @pytest.mark.usefixtures("own_process")
