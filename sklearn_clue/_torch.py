@@ -4,8 +4,10 @@ Dtype, device, seeding, threads and batching are decided here and nowhere else.
 """
 
 import copy
+import signal
 import threading
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 import torch
@@ -62,6 +64,36 @@ def on_cpu(module):
 def make_generator(seed, device="cpu"):
     """Give a torch generator of its own to whoever holds the seed."""
     return torch.Generator(device=device).manual_seed(int(seed))
+
+
+@cache
+def load_optimizers():
+    """Let torch import what its first optimizer needs, and Ctrl-C wait for that.
+
+    It takes seconds, and an import that is cut off leaves half of its modules behind:
+    most optimizers that this process makes later would fail.
+    """
+    with _interrupts_at_the_end():
+        torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+
+
+@contextmanager
+def _interrupts_at_the_end():
+    """Note Ctrl-C, and let it happen after all."""
+    handler = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    # Python interrupts no other thread, and can give back no handler but its own.
+    if not is_main or handler is None:
+        yield
+        return
+    noted = []
+    try:
+        signal.signal(signal.SIGINT, lambda *args: noted.append(args))
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if noted:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

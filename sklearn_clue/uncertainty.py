@@ -570,12 +570,12 @@ def _members(model, n_classes):
 class _Module:
     """A module as a function, with rows cast to its dtype."""
 
-    def __init__(self, module, dtype, activation=None, columns=None, classes=None):
+    def __init__(self, module, dtype):
         self.module = module
         self.dtype = dtype
-        self.activation = activation
-        self.columns = columns  # that a member of a bagging ensemble sees
-        self.classes = classes  # (which it knows, of how many)
+        self.activation = None
+        self.columns = None  # that a member of a bagging ensemble sees
+        self.classes = None  # (which it knows, of how many)
 
     def __call__(self, x):
         x = x.to(self.dtype)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import sys
 import warnings
 from unittest.mock import patch
@@ -40,6 +41,7 @@ def process_state():
         "the warning filters": list(warnings.filters),
         "the environment": environment,
         "the working directory": os.getcwd(),
+        "the handler of Ctrl-C": signal.getsignal(signal.SIGINT),
     }
 
 

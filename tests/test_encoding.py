@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from sklearn_clue import TabularEncoder
-from sklearn_clue.encoding import FeatureSchema
+from sklearn_clue.encoding import FeatureSchema, as_float32
 
 
 def _round_trip(X, **params):
@@ -564,6 +564,22 @@ def test_far_from_zero():
     X = 1e9 + np.random.default_rng(0).normal(size=(100, 1))
     encoded = TabularEncoder().fit_transform(X)
     assert_allclose([encoded.mean(), encoded.std()], [0, 1], atol=1e-6)
+
+
+def test_what_lies_beyond_the_largest_number_decodes_to_it():
+    encoder = TabularEncoder().fit([[-1.7e308], [1.7e308]])
+    largest = np.finfo(np.float64).max
+    decoded = encoder.inverse_transform([[-50.0], [50.0]])
+    assert_array_equal(decoded, [[-largest], [largest]])
+
+
+def test_what_networks_can_hold():
+    limit = 1e18
+    encoded = np.array([[1.0, -limit], [limit, 0.1]])
+    assert_array_equal(as_float32(encoded), encoded.astype(np.float32))
+    encoded[1, 0] = -1.5e18
+    with pytest.raises(ValueError, match=r"column 0 holds -1.5e\+18.* beyond 1e\+18"):
+        as_float32(encoded)
 
 
 @pytest.mark.filterwarnings("ignore:Column .id. is taken as a category")

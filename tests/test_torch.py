@@ -1,3 +1,6 @@
+import signal
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +11,7 @@ from sklearn_clue._torch import (
     ROWS_PER_TILE,
     RandomBatches,
     as_tensor,
+    load_optimizers,
     make_generator,
     on_cpu,
     one_thread,
@@ -45,6 +49,48 @@ def test_generators_are_their_own():
     first, again = (torch.rand(3, generator=make_generator(7)) for _ in range(2))
     assert_array_equal(first, again)
     assert_array_equal(torch.get_rng_state(), state)
+
+
+@pytest.fixture
+def interrupted_import(monkeypatch):
+    """Ctrl-C in the middle of what torch does for its first optimizer."""
+    steps = []
+
+    def first_optimizer(*args, **kwargs):
+        steps.append("begin")
+        signal.raise_signal(signal.SIGINT)
+        steps.append("end")
+
+    monkeypatch.setattr(torch.optim, "SGD", first_optimizer)
+    load_optimizers.cache_clear()
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield steps
+    signal.signal(signal.SIGINT, handler)
+    load_optimizers.cache_clear()
+
+
+def test_ctrl_c_waits_for_imports(interrupted_import):
+    with pytest.raises(KeyboardInterrupt):
+        load_optimizers()
+    assert interrupted_import == ["begin", "end"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_goes_to_whoever_asked_for_it(interrupted_import):
+    signal.signal(signal.SIGINT, lambda *args: interrupted_import.append("handled"))
+    load_optimizers()
+    load_optimizers()
+    assert interrupted_import == ["begin", "end", "handled"]
+
+
+def test_other_threads_leave_ctrl_c_alone(monkeypatch):
+    """Only the main thread may set handlers, and no other is interrupted."""
+    load_optimizers.cache_clear()
+    monkeypatch.setattr(signal, "signal", None)
+    thread = threading.Thread(target=load_optimizers)
+    thread.start()
+    thread.join()
+    assert load_optimizers.cache_info().currsize == 1
 
 
 def test_one_thread_is_given_back_after_errors():

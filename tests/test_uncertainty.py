@@ -1,4 +1,5 @@
 import warnings
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -6,16 +7,22 @@ import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_selection import SelectKBest
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from skorch import (
+    NeuralNetBinaryClassifier,
+    NeuralNetClassifier,
+    NeuralNetRegressor,
+)
 
 from sklearn_clue import BayesianMLPRegressor, TabularEncoder
 from sklearn_clue.uncertainty import (
@@ -27,6 +34,7 @@ from sklearn_clue.uncertainty import (
     entropy_parts,
     global_sensitivity,
     variance_parts,
+    weights_of_parts,
 )
 
 
@@ -115,6 +123,8 @@ def test_entropy_says_what_shape_it_needs(shape):
 def test_variance_says_what_shape_it_needs():
     with pytest.raises(ValueError, match="mean needs posterior draws .* got shape"):
         decompose_variance([1.0], [1.0])
+    with pytest.raises(ValueError, match="std needs posterior draws .* got shape"):
+        decompose_variance([[1.0]], [1.0])
     with pytest.raises(ValueError, match=r"same shape, got \(2, 1\) and \(1, 1\)"):
         decompose_variance([[1.0], [2.0]], [[1.0]])
 
@@ -191,9 +201,15 @@ def test_torch_modules_may_answer_in_several_ways():
     a, b = (as_provider(m, n_classes=4).uncertainty(x)[1] for m in (logits, proba))
     torch.testing.assert_close(a, b, atol=1e-6, rtol=0)
     assert logits.weight.requires_grad  # the user's module is left alone
-    binary = as_provider(torch.nn.Linear(3, 1), n_classes=2).uncertainty(x)[1]
-    assert binary.shape == (6, 2)
-    torch.testing.assert_close(binary.sum(1), torch.ones(6).double())
+    assert not a.requires_grad  # but nobody differentiates by its weights here
+    one_logit = torch.nn.Linear(3, 1)
+    flat = torch.nn.Sequential(one_logit, torch.nn.Flatten(0))
+    for module in (one_logit, flat):
+        binary = as_provider(module, n_classes=2).uncertainty(x)[1]
+        torch.testing.assert_close(
+            binary[:, 1], one_logit(x)[:, 0].double().sigmoid().detach()
+        )
+        torch.testing.assert_close(binary.sum(1), torch.ones(6).double())
 
     class MeanAndSpread(torch.nn.Module):
         def forward(self, x):
@@ -206,6 +222,29 @@ def test_torch_modules_may_answer_in_several_ways():
     )
     with pytest.raises(ValueError, match=r"got \(6, 3\)"):
         as_provider(torch.nn.Identity()).uncertainty(x)
+
+
+@pytest.mark.parametrize(
+    "net, n_outputs",
+    [
+        (NeuralNetRegressor, 1),
+        (partial(NeuralNetClassifier, criterion=torch.nn.CrossEntropyLoss), 3),
+        (NeuralNetBinaryClassifier, 1),
+    ],
+    ids=["regressor", "classifier", "binary"],
+)
+def test_skorch_nets_say_the_same(net, n_outputs, own_process):
+    layers = [torch.nn.Linear(4, n_outputs)]
+    if net is NeuralNetBinaryClassifier:
+        layers.append(torch.nn.Flatten(0))
+    net = net(torch.nn.Sequential(*layers)).initialize()
+    x = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    provider = as_provider(net)
+    parts, prediction = provider.uncertainty(torch.as_tensor(x))
+    assert provider.is_classification == is_classifier(net)
+    known = net.predict_proba(x) if is_classifier(net) else net.predict(x)
+    assert_allclose(prediction, known, atol=1e-6)
+    assert (parts.total > 0).all() == is_classifier(net)
 
 
 @pytest.mark.usefixtures("own_process")
@@ -260,7 +299,7 @@ def test_sensitivity_of_a_known_function(kind, expected):
     X = pd.DataFrame({"a": [5.0, 7.0], "b": [0.5, -2.0]})
     told = global_sensitivity(_Slopes(), X, uncertainty=kind)
     assert_allclose(told, expected)
-    assert list(told.index) == ["a", "b"]
+    assert list(told.index) == ["a", "b"] and told.name == "sensitivity"
 
 
 def _entropy_slope(logit):
@@ -282,6 +321,9 @@ def test_sensitivity_is_per_standard_deviation(is_scaled):
     assert_allclose(told, slope * coef)
     assert list(told.index) == ["a", "b", "c"]
     assert list(global_sensitivity(model, X.to_numpy()).index) == [0, 1, 2]
+    few = make_pipeline(SelectKBest(k=2), LogisticRegression()).fit(X, y)
+    chosen = X.columns[few[0].get_support()]
+    assert list(global_sensitivity(few, X).index) == list(chosen)
 
 
 def test_sensitivity_of_a_category_is_that_of_a_change():
@@ -296,6 +338,7 @@ def test_sensitivity_of_a_category_is_that_of_a_change():
     told = global_sensitivity(model, X)
     assert_allclose(told["job"], (slope * change).mean())
     assert_allclose(told["a"], (slope * abs(number)).mean())
+    assert told.name == "sensitivity"
 
 
 def test_sensitivity_of_bayesian_networks():
@@ -333,8 +376,30 @@ def test_sensitivity_of_ensembles_and_modules(as_list, own_process):
     assert (global_sensitivity(bagging.fit(X, y), X) > 0).all()
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "none",
+        {},
+        {"total": 0.0},
+        {"total": -1.0},
+        {"total": np.inf},
+        {"total": "1"},
+        {"total": 1.0, "none": 1.0},
+        {"total": 1.0, "epistemic": -1.0},
+    ],
+    ids=str,
+)
+def test_parts_that_make_no_sense(kind):
+    with pytest.raises(ValueError, match="uncertainty must be 'total'.* got ") as error:
+        weights_of_parts(kind)
+    assert repr(kind) in str(error.value)
+
+
 def test_sensitivity_errors():
     with pytest.raises(ValueError, match="uncertainty must be 'total'"):
         global_sensitivity(_Slopes(), np.ones((2, 2)), uncertainty="none")
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        global_sensitivity(_Slopes(), np.full((2, 2), np.nan))
     with pytest.raises(TypeError, match="KMeans cannot be differentiated"):
         global_sensitivity(KMeans(), np.ones((2, 2)))

@@ -14,7 +14,13 @@ from skorch import NeuralNet
 from skorch.callbacks import Callback
 
 from sklearn_clue._modules import MLPStack
-from sklearn_clue._torch import RandomBatches, make_generator, one_thread, to_numpy
+from sklearn_clue._torch import (
+    RandomBatches,
+    load_optimizers,
+    make_generator,
+    one_thread,
+    to_numpy,
+)
 from sklearn_clue.bayesian import _sghmc
 from sklearn_clue.exceptions import ChainDivergedError
 
@@ -154,6 +160,7 @@ def run_chains(
         verbose=0,
         device=device,
     )
+    load_optimizers()
     with one_thread(), progress:
         # Not the energy of a batch: from an easy one, the first epoch would look like
         # an excursion, and so would every attempt to repeat it.

@@ -7,7 +7,14 @@ import torch
 from sklearn.utils import check_random_state
 
 from sklearn_clue._modules import ValidRows
-from sklearn_clue._torch import DTYPE, on_cpu, pad_rows, row_blocks, row_uniforms
+from sklearn_clue._torch import (
+    DTYPE,
+    load_optimizers,
+    on_cpu,
+    pad_rows,
+    row_blocks,
+    row_uniforms,
+)
 from sklearn_clue._validation import HasMethods, Interval
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found, _thawed
 from sklearn_clue.explainers._search import ROUNDING, evaluate
@@ -117,6 +124,7 @@ class MaskSearch:
         # A feature that may not change is never replaced.
         log_odds = torch.zeros(n_rows, n_features, dtype=torch.float64)
         log_odds[~rows.is_free] = -torch.inf
+        load_optimizers()
         optimiser = torch.optim.Adam([log_odds], lr=self.learning_rate)
         # The first mask to be judged replaces nothing, so no answer is worse.
         best = torch.zeros(n_rows, n_features, dtype=torch.bool)

@@ -9,7 +9,7 @@ import torch
 from skorch import NeuralNet
 from skorch.callbacks import Callback
 
-from sklearn_clue._torch import one_thread
+from sklearn_clue._torch import load_optimizers, one_thread
 
 # Steps of constant size end in a cloud around the optimum, and its radius costs more
 # than most choices of architecture: when the validation bound comes to rest, the
@@ -146,6 +146,7 @@ def train(module, batches, validation, settings, progress):
         verbose=0,
         device=settings.device,
     )
+    load_optimizers()
     with nullcontext() if settings.all_threads else one_thread(), progress:
         try:
             net.fit(batches.inputs, batches.weight)  # returns on KeyboardInterrupt

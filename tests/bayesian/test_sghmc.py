@@ -198,6 +198,13 @@ def test_states_are_never_changed_in_place():
     _sghmc.adapt(once, 5 * gradient, floor=gradient, **settings)
     assert_array_equal(adapting.second_moment, torch.zeros(2, 3))
     assert_array_equal(once.second_moment, moment)
+    frozen = _sghmc.freeze(once)  # and what was only for the adaptation is gone
+    assert {name for name, part in frozen._asdict().items() if part is None} == {
+        "first_moment",
+        "second_moment",
+        "noise_variance",
+        "last_gradient",
+    }
 
 
 def test_adapt_sets_the_step_and_the_thermostat_by_hand():
@@ -217,6 +224,28 @@ def test_adapt_sets_the_step_and_the_thermostat_by_hand():
     assert_allclose(state.retention, 0.95, rtol=1e-6)
     assert_allclose(state.noise_scale**2, step * (1 - 0.95**2), rtol=1e-5)
     assert state.n_adapted == 1
+
+
+def test_adapt_averages_the_noise_by_hand():
+    state = _sghmc.init(torch.zeros(1, 1))
+    for gradient in (1.0, 3.0, 2.0):
+        state = _sghmc.adapt(
+            state,
+            torch.tensor([[gradient]]),
+            floor=torch.tensor([[1e-6]]),
+            unit=torch.tensor([0]),
+            step_size=10.0,
+            friction=0.05,
+            is_exact=False,
+        )
+    assert_allclose(state.first_moment, 2, rtol=1e-6)
+    assert_allclose(state.second_moment, 14 / 3, rtol=1e-6)
+    # Half of the squared differences 2 and -1.
+    assert_allclose(state.noise_variance, (2 + 0.5) / 2, rtol=1e-6)
+    # 1 / σ² instead of ε² / sqrt(14 / 3); r = 1 / 4, and no noise is needed on top.
+    assert_allclose(state.step, 0.8, rtol=1e-6)
+    assert_allclose(state.retention, 0.6, rtol=1e-6)
+    assert_allclose(state.noise_scale, 0, atol=1e-3)
 
 
 def test_weights_into_one_unit_share_its_stiffness():
@@ -317,6 +346,8 @@ def test_gibbs_step_is_the_conjugate_gamma():
     layer = torch.tensor([0, 0, 1, 1, 1])
     unit = torch.tensor([1.0, 1.0, 2.0, 2.0, 2.0])
     rng = np.random.default_rng(0)
+    one = _sghmc.sample_precision(position, layer, unit, 3.0, 2.0, rng)
+    assert one.dtype == position.dtype
     draws = np.stack(
         [
             _sghmc.sample_precision(position, layer, unit, 3.0, 2.0, rng).numpy()

@@ -25,6 +25,18 @@ def run(costly, cheap, start, decode=identity, **settings):
     return minimise_rows(decode, costly, cheap, starts, **settings)
 
 
+def check_path(result, costly, cheap, decode=identity):
+    """The path tells where each step went and what it was worth, and the best wins."""
+    rows = torch.arange(len(result.value))
+    assert torch.equal(result.path_z.isnan().any(2), result.path_value.isnan())
+    for z, value in zip(result.path_z.unbind(1), result.path_value.T, strict=True):
+        asked = rows[~value.isnan()]
+        x = decode(z[asked], asked)
+        torch.testing.assert_close(value[asked], costly(x, asked) + cheap(x, asked))
+    path = result.path_value.nan_to_num(nan=torch.inf)
+    torch.testing.assert_close(result.value, path.min(1).values)
+
+
 def soft_threshold(x, amount):
     return x.sign() * (x.abs() - amount).clamp_min(0)
 
@@ -79,8 +91,7 @@ def test_objective_never_rises_and_belongs_to_the_returned_row():
     torch.testing.assert_close(
         result.value, costly(result.best.x, rows) + cheap(result.best.x, rows)
     )
-    path = result.path_value.nan_to_num(nan=torch.inf)
-    torch.testing.assert_close(result.value, path.min(1).values)
+    check_path(result, costly, cheap)
 
 
 def test_rows_are_independent():
@@ -97,6 +108,7 @@ def test_rows_are_independent():
         torch.testing.assert_close(alone.best.z[0], together.best.z[row])
         assert alone.n_iter[0] == together.n_iter[row]
         n_steps = alone.path_value.shape[1]
+        assert n_steps == alone.n_iter[0] + 1  # and the start
         torch.testing.assert_close(
             alone.path_z[0], together.path_z[row, :n_steps], equal_nan=True
         )
@@ -186,8 +198,9 @@ def test_curvature_is_that_of_a_parabola():
     curvature = curvature_between(here, there)
     torch.testing.assert_close(curvature, torch.tensor([3.0, 0.0]).double())
     assert torch.equal(curvature_between(here, here), torch.zeros(2).double())
-    nowhere = there._replace(costly=torch.full((2,), torch.nan).double())
-    assert torch.equal(curvature_between(here, nowhere), torch.zeros(2).double())
+    for nowhere in (torch.nan, torch.inf, -torch.inf):
+        beyond = there._replace(costly=torch.full((2,), nowhere).double())
+        assert torch.equal(curvature_between(here, beyond), torch.zeros(2).double())
 
 
 def test_a_jump_is_not_promised_twice():
@@ -201,7 +214,14 @@ def test_a_jump_is_not_promised_twice():
         return 4 * x[:, 0] * (x[:, 0] - 0.5) + 0.5 * (x[:, 1] - 1).square()
 
     start = torch.zeros(3, 2).double()
-    result = run(costly, L1Distance(start, 0.1), start, decode=decode)
+    distance = L1Distance(start, 0.1)
+    result = run(costly, distance, start, decode=decode)
+    check_path(result, costly, distance, decode)
+    # The first step is the flip: asked about, and not taken.
+    first = run(costly, distance, start, decode=decode, rule=StoppingRule(max_iter=1))
+    check_path(first, costly, distance, decode)
+    assert (first.path_value[:, 1] > first.value).all()
+    assert torch.equal(first.best.z, start)
     # The optimum of the second coordinate is 0.9, by soft threshold.
     assert (result.best.x[:, 0] == 0).all() and (result.best.x[:, 1] > 0.5).all()
 
@@ -213,7 +233,7 @@ def test_adam_matches_torch():
     rows = torch.arange(2)
 
     def decode(z, rows):
-        return z.square() + z
+        return z.square() + torch.tensor([[1.0], [0.5]])[rows] * z
 
     def function(z):
         x = decode(z, rows)
@@ -236,6 +256,11 @@ def test_adam_matches_torch():
     torch.testing.assert_close(z, torch.stack(steps)[best, rows])
     torch.testing.assert_close(gain, values[0] - values.min(0).values)
     assert (gain > 0).all()
+    # Without a curvature, it is none.
+    straight = [
+        adam(decode, distance, slope, start, rows, 7, 0.1, *c) for c in ([0], [])
+    ]
+    torch.testing.assert_close(*straight)
 
 
 def test_adam_returns_its_best_step():

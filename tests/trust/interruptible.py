@@ -52,7 +52,7 @@ def main(task, n_jobs, folder=None):
     vae = VAEEncoder(2, (10,), max_iter=5, random_state=0)
     explainer = CLUEExplainer(LogisticRegression(), vae, batch_size=4, n_jobs=n_jobs)
     if task == "chains":  # long enough for any moment to fall into
-        model = chains(folder, n_draws=100_000, n_jobs=n_jobs)
+        model, short = chains(folder, n_draws=100_000, n_jobs=n_jobs), {"n_draws": 2}
         work, use = lambda: fit_chains(model), model.predict_proba
     elif task == "killed_chains":  # slowly, so that it is not done before the end
         end_epoch = EpochProgress.end_epoch
@@ -62,10 +62,11 @@ def main(task, n_jobs, folder=None):
             return end_epoch(self, **figures)
 
         EpochProgress.end_epoch = wait
-        model = chains(folder, n_jobs=n_jobs)
+        model, short = chains(folder, n_jobs=n_jobs), {}
         work, use = lambda: fit_chains(model), model.predict_proba
     elif task == "vae":
-        model = vae.set_params(max_iter=100_000, early_stopping=False)
+        model, short = vae, {"max_iter": 2}
+        model.set_params(max_iter=100_000, early_stopping=False)
         work, use = lambda: model.fit(X), model.transform
     elif task == "explain":
         explainer.fit(X, y)
@@ -78,11 +79,19 @@ def main(task, n_jobs, folder=None):
         work()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
+    if any(name.startswith("torch._dynamo") for name in sys.modules):
+        # An import that is cut off takes back the package, but not its modules.
+        assert "torch._dynamo" in sys.modules
     try:
         use(X[:8])
         print("usable", flush=True)
     except NotFittedError:
         print("unfitted", flush=True)
+    if task != "explain":
+        model.set_params(**short)
+        work()
+    use(X[:8])
+    print("usable again", flush=True)
 
 
 if __name__ == "__main__":
