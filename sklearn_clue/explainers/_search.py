@@ -298,9 +298,9 @@ def minimise_rows(
             state = state.keep(~is_over).join(begin(following, others))
 
     searches, point, *on_path = map(torch.cat, zip(*path, strict=True))
-    paths = []
+    paths, n_points = [], int(n_iter.max()) + 2
     for values in on_path:
-        shape = (n_searches, int(point.max()) + 1, *values.shape[1:])
+        shape = (n_searches, n_points, *values.shape[1:])
         paths.append(values.new_full(shape, torch.nan))
         paths[-1][searches, point] = values
     return SearchResult(best, value, n_iter, converged, *paths)

@@ -108,7 +108,7 @@ def test_rows_are_independent():
         torch.testing.assert_close(alone.best.z[0], together.best.z[row])
         assert alone.n_iter[0] == together.n_iter[row]
         n_steps = alone.path_value.shape[1]
-        assert n_steps == alone.n_iter[0] + 1  # and the start
+        assert n_steps == alone.n_iter[0] + 2  # and the first and the best start
         torch.testing.assert_close(
             alone.path_z[0], together.path_z[row, :n_steps], equal_nan=True
         )
@@ -220,7 +220,7 @@ def test_a_jump_is_not_promised_twice():
     # The first step is the flip: asked about, and not taken.
     first = run(costly, distance, start, decode=decode, rule=StoppingRule(max_iter=1))
     check_path(first, costly, distance, decode)
-    assert (first.path_value[:, 1] > first.value).all()
+    assert (first.path_value[:, 2] > first.value).all()
     assert torch.equal(first.best.z, start)
     # The optimum of the second coordinate is 0.9, by soft threshold.
     assert (result.best.x[:, 0] == 0).all() and (result.best.x[:, 1] > 0.5).all()
