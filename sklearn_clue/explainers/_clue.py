@@ -20,7 +20,11 @@ from sklearn_clue._validation import (
     check_is_fitted,
 )
 from sklearn_clue.encoding import as_float32
-from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found
+from sklearn_clue.explainers._base import (
+    BaseUncertaintyExplainer,
+    Found,
+    read_weights,
+)
 from sklearn_clue.explainers._search import (
     L1Distance,
     StoppingRule,
@@ -310,7 +314,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
             One per weight, in the given order.
         """
         check_is_fitted(self, "estimator_")
-        weights = _read_distance_weights(distance_weights)
+        weights = read_weights("distance_weights", distance_weights)
         return self._explain(X, tuple(weights.tolist()))
 
     def score(self, X, y=None):
@@ -416,21 +420,6 @@ class _BaseCLUE(BaseUncertaintyExplainer):
             n_starts=self.n_explanations,
             seed=check_random_state(self.random_state).randint(2**24),
         )
-
-
-def _read_distance_weights(distance_weights):
-    weights = np.asarray(distance_weights)
-    if (
-        weights.ndim != 1
-        or not len(weights)
-        or weights.dtype.kind not in "iuf"
-        or not ((weights >= 0) & (weights < np.inf)).all()
-    ):
-        raise ValueError(
-            "distance_weights must be a sequence of finite numbers that are at least "
-            f"0, got {distance_weights!r}."
-        )
-    return weights.astype(np.float64)
 
 
 def _take(value, rows, n_rows):
@@ -880,7 +869,7 @@ class CLUEExplainerCV(_BaseCLUE):
         self : object
             The fitted explainer.
         """
-        weights = _read_distance_weights(self.distance_weights)
+        weights = read_weights("distance_weights", self.distance_weights)
         X, y = self._read(X, y)
         cv = check_cv(self.cv, y, classifier=is_classifier(self))
         settings = self.get_params(deep=False)
