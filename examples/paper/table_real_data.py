@@ -146,8 +146,8 @@ def compare(name, seed, scale, memory):
 if __name__ == "__main__":
     figures = ["d_NN2", "gain", "ratio", "known"]
     lines = run(__doc__, compare)
-    by_method = lines.groupby(["dataset", "method"], sort=False)[figures]
-    table = by_method.mean()
+    by_method = lines.groupby(["dataset", "method"], sort=False)
+    table = by_method[figures].mean()
     table["ratio, error"] = by_method["ratio"].sem()  # NaN for a single seed
     for i, figure in enumerate(figures[:3]):
         table[f"{figure}, paper"] = [
