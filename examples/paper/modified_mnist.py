@@ -7,8 +7,9 @@ of training. The epistemic uncertainty of the test digits of these styles, also 
 eye, must then be higher than that of the others: the area under the ROC curve is
 printed, and beside it that of a model trained on all digits.
 
-`--figure FILE` trains a VAE as well, and draws digits of the two styles with what CLUE
-makes of them.
+`--figure FILE` draws digits of the two styles beside others, with their epistemic
+uncertainty. `--clues FILE` trains a VAE as well, and draws what CLUE makes of those
+digits of the two styles that the model is least sure about.
 
     SKLEARN_CLUE_DATA=... python examples/paper/modified_mnist.py --scale full
 """
@@ -108,30 +109,65 @@ def fit_generator(scale, seed):
     return vae.fit((X / 255).astype(np.float32))
 
 
+def scores(epistemic, data, digit):
+    """Give the uncertainty of digits of the style, of others, and the AUC."""
+    _, y = data["test"]
+    has_style, is_digit = data["has_style"], y == digit
+    auc = roc_auc_score(has_style[is_digit], epistemic[is_digit])
+    return epistemic[is_digit & has_style], epistemic[is_digit & ~has_style], auc
+
+
 def judge(predictor, data):
     """Print how well epistemic uncertainty tells the styles that were left out."""
     X, y = data["test"]
     X = (X / 255).astype(np.float32)
     epistemic = predictor.predict_uncertainty(X).epistemic
-    has_style = data["has_style"]
-    for digit in (7, 4):
-        style = has_style & (y == digit)
-        rest = ~has_style & (y == digit)
-        both = style | rest
+    for digit in STYLE:
+        style, rest, auc = scores(epistemic, data, digit)
         print(
-            f"  {digit}: {style.sum()} of the style, {rest.sum()} others, "
-            f"mean epistemic {epistemic[style].mean():.4f} and "
-            f"{epistemic[rest].mean():.4f} nats, "
-            f"AUC {roc_auc_score(style[both], epistemic[both]):.3f}"
+            f"  {digit}: {len(style)} of the style, {len(rest)} others, "
+            f"mean epistemic {style.mean():.4f} and {rest.mean():.4f} nats, "
+            f"AUC {auc:.3f}"
         )
-    auc = roc_auc_score(has_style, epistemic)
+    auc = roc_auc_score(data["has_style"], epistemic)
     accuracy = (predictor.predict(X) == y).mean()
     print(f"  against all other fours, sevens and nines: AUC {auc:.3f}")
     print(f"  accuracy {accuracy:.4f}", flush=True)
     return epistemic
 
 
-def draw(predictor, generator, data, epistemic, path):
+def draw(data, epistemic, path, n_shown=6):
+    """Draw digits with and without the style, and how uncertain all of them are."""
+    X, y = data["test"]
+    figure = plt.figure(figsize=(11, 6), layout="constrained")
+    images, curves = figure.subfigures(1, 2, width_ratios=(3, 2))
+    axes = images.subplots(4, n_shown + 1, width_ratios=(1.6, *[1] * n_shown))
+    plots = curves.subplots(2, 1, sharex=True)
+    names = {7: ("dashed sevens", "other sevens"), 4: ("closed fours", "other fours")}
+    bins = np.linspace(0, epistemic.max(), 30)
+    for number, digit in enumerate(STYLE):
+        for line, has_style, name in zip(
+            axes[2 * number :], (True, False), names[digit], strict=False
+        ):
+            line[0].text(1, 0.5, name.replace(" ", "\n"), ha="right", va="center")
+            # The first ones, whatever the model thinks of them.
+            first = np.flatnonzero((y == digit) & (data["has_style"] == has_style))
+            for ax, row in zip(line[1:], first, strict=False):
+                ax.imshow(X[row].reshape(28, 28), cmap="gray_r")
+                ax.set_title(f"{epistemic[row]:.2f}", fontsize=9)
+        style, rest, auc = scores(epistemic, data, digit)
+        for values, name in zip((style, rest), names[digit], strict=True):
+            plots[number].hist(values, bins, density=True, alpha=0.6, label=name)
+        plots[number].set_title(f"AUC {auc:.2f}", loc="left")
+        plots[number].set(ylabel="density", yscale="log")
+        plots[number].legend()
+    for ax in axes.flat:
+        ax.set_axis_off()
+    plots[1].set_xlabel("epistemic uncertainty (nats)")
+    figure.savefig(path, dpi=100)
+
+
+def draw_clues(predictor, generator, data, epistemic, path):
     """Draw the least certain digits of the styles, their CLUEs and the difference."""
     X, y = data["test"]
     unsure = [
@@ -158,6 +194,7 @@ if __name__ == "__main__":
     parser.add_argument("--scale", choices=["small", "full"], default="small")
     parser.add_argument("--cache", metavar="FOLDER", help="keeps what is finished")
     parser.add_argument("--figure", metavar="FILE")
+    parser.add_argument("--clues", metavar="FILE")
     args = parser.parse_args()
     for category in (ConvergenceWarning, SearchConvergenceWarning):
         warnings.simplefilter("ignore", category)
@@ -170,6 +207,10 @@ if __name__ == "__main__":
             print(f"seed {seed}, trained on {which}:", flush=True)
             predictor = memory.cache(fit_predictor)(which, args.scale, seed)
             epistemic = judge(predictor, data)
-            if args.figure and which == "modified" and seed == args.seeds[0]:
+            if which == "all" or seed != args.seeds[0]:
+                continue
+            if args.figure:
+                draw(data, epistemic, args.figure)
+            if args.clues:
                 generator = memory.cache(fit_generator)(args.scale, seed)
-                draw(predictor, generator, data, epistemic, args.figure)
+                draw_clues(predictor, generator, data, epistemic, args.clues)

@@ -758,6 +758,22 @@ def _classes(estimator, y):
     return np.unique(y)
 
 
+def read_weights(name, values):
+    """Check values of a trade-off and give them as an array."""
+    weights = np.asarray(values)
+    if (
+        weights.ndim != 1
+        or not len(weights)
+        or weights.dtype.kind not in "iuf"
+        or not ((weights >= 0) & (weights < np.inf)).all()
+    ):
+        raise ValueError(
+            f"{name} must be a sequence of finite numbers that are at least 0, got "
+            f"{values!r}."
+        )
+    return weights.astype(np.float64)
+
+
 # Numbers ---------------------------------------------------------------------------
 
 

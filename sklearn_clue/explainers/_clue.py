@@ -26,7 +26,11 @@ from sklearn_clue._validation import (
     check_is_fitted,
 )
 from sklearn_clue.encoding import as_float32
-from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found
+from sklearn_clue.explainers._base import (
+    BaseUncertaintyExplainer,
+    Found,
+    read_weights,
+)
 from sklearn_clue.explainers._search import (
     L1Distance,
     StoppingRule,
@@ -317,7 +321,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
             One per weight, in the given order.
         """
         check_is_fitted(self, "estimator_")
-        weights = _read_distance_weights(distance_weights)
+        weights = read_weights("distance_weights", distance_weights)
         return self._explain(X, tuple(weights.tolist()))
 
     def score(self, X, y=None):
@@ -423,21 +427,6 @@ class _BaseCLUE(BaseUncertaintyExplainer):
             n_starts=self.n_explanations,
             seed=check_random_state(self.random_state).randint(2**24),
         )
-
-
-def _read_distance_weights(distance_weights):
-    weights = np.asarray(distance_weights)
-    if (
-        weights.ndim != 1
-        or not len(weights)
-        or weights.dtype.kind not in "iuf"
-        or not ((weights >= 0) & (weights < np.inf)).all()
-    ):
-        raise ValueError(
-            "distance_weights must be a sequence of finite numbers that are at least "
-            f"0, got {distance_weights!r}."
-        )
-    return weights.astype(np.float64)
 
 
 def _take(value, rows, n_rows):
@@ -889,7 +878,7 @@ class CLUEExplainerCV(_BaseCLUE):
         self : object
             The fitted explainer.
         """
-        weights = _read_distance_weights(self.distance_weights)
+        weights = read_weights("distance_weights", self.distance_weights)
         X, y = self._read(X, y)
         cv = check_cv(self.cv, y, classifier=is_classifier(self))
         settings = self.get_params(deep=False)

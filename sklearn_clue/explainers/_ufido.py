@@ -15,8 +15,13 @@ from sklearn_clue._torch import (
     row_blocks,
     row_uniforms,
 )
-from sklearn_clue._validation import HasMethods, Interval
-from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found, _thawed
+from sklearn_clue._validation import HasMethods, Interval, check_is_fitted
+from sklearn_clue.explainers._base import (
+    BaseUncertaintyExplainer,
+    Found,
+    _thawed,
+    read_weights,
+)
 from sklearn_clue.explainers._search import ROUNDING, evaluate
 from sklearn_clue.generative import VAEACImputer
 from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
@@ -526,6 +531,29 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
                 "VAEACImputer as generator, or None."
             )
         return super()._fit(X, y, fit_params)
+
+    def explain_path(self, X, mask_weights):
+        """Explain rows with several weights of the mask, in one search.
+
+        The answers are those of separate calls of :meth:`explain`. It costs less, as
+        the model is asked once about a mask that comes up with several weights.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to explain.
+
+        mask_weights : array-like of float
+            Values of `mask_weight`.
+
+        Returns
+        -------
+        explanations : list of Explanation
+            One per weight, in the given order.
+        """
+        check_is_fitted(self, "estimator_")
+        weights = read_weights("mask_weights", mask_weights)
+        return self._explain(X, tuple(weights.tolist()))
 
     def _search(self, trade_offs):
         return MaskSearch(

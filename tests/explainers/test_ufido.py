@@ -147,3 +147,28 @@ def test_other_generators_are_refused_before_long_work(table):
     X, y, _ = table
     with pytest.raises(TypeError, match="only a VAEACImputer does, got VAEEncoder"):
         UFIDOExplainer(LogisticRegression(), vae()).fit(X[["age"]], y)
+
+
+def test_a_path_gives_what_separate_calls_give_and_asks_less(culprit, monkeypatch):
+    explainer, X = culprit
+    weights = [0.5, 0.01, 0.1]
+    n_asked = []
+    ask = FilledRows._ask
+
+    def counted(self, rows, masks):
+        n_asked.append(len(rows))
+        return ask(self, rows, masks)
+
+    monkeypatch.setattr(FilledRows, "_ask", counted)
+    path = explainer.explain_path(X[:20], weights)
+    n_along = sum(n_asked)
+    n_asked.clear()
+    for explanation, weight in zip(path, weights, strict=True):
+        alone = explainer.set_params(mask_weight=weight).explain(X[:20])
+        pd.testing.assert_frame_equal(
+            explanation.counterfactuals, alone.counterfactuals, check_exact=True
+        )
+        np.testing.assert_array_equal(explanation.objective, alone.objective)
+    assert n_along < 0.7 * sum(n_asked)
+    with pytest.raises(ValueError, match=r"mask_weights .* got \[-1\]"):
+        explainer.explain_path(X[:20], [-1])
