@@ -117,7 +117,11 @@ def bench_long(names):
         settings = {"latent_dim": LATENT_DIM[name], "random_state": 0}
         default = VAEEncoder(**settings).fit(X)
         long = VAEEncoder(
-            learning_rate=1e-4, n_iter_no_change=200, max_iter=2500, **settings
+            learning_rate=1e-4,
+            n_iter_no_change=200,
+            max_iter=2500,
+            verbose=1,  # it takes an hour or two
+            **settings,
         ).fit(X)
         gap = log_likelihood(long, X_test) - log_likelihood(default, X_test)
         gap, share = gap / X.shape[1], default.n_iter_ / long.n_iter_

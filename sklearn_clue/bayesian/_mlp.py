@@ -62,6 +62,7 @@ from sklearn_clue.bayesian._chains import (
 from sklearn_clue.bayesian._checkpoint import Checkpoint
 from sklearn_clue.bayesian._diagnostics import effective_sample_size, split_r_hat
 from sklearn_clue.encoding import EncoderOwner
+from sklearn_clue.exceptions import ChainDivergedError
 from sklearn_clue.persistence import VersionedState
 from sklearn_clue.uncertainty import (
     EnsembleProvider,
@@ -313,8 +314,8 @@ class _BaseBayesianMLP(
         checkpoints = [k["checkpoint"] for _, k in jobs if k["checkpoint"]]
         try:
             results = self._run_jobs(jobs)
-        except Exception:
-            # It would happen again. An interrupt is no such thing.
+        except ChainDivergedError:
+            # It would happen again, unlike an interrupt or a lack of memory.
             for checkpoint in checkpoints:
                 checkpoint.remove()
             raise
@@ -622,7 +623,7 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
         from there, and its draws are those of an undisturbed run to the last bit. With
         any other data, parameters or version of the package the chains start anew; the
         folder may be shared. Needs a `random_state`. A `fit` that runs to its end, or
-        fails, removes what it has saved.
+        diverges, removes what it has saved.
 
     random_state : int, RandomState instance or None, default=None
         Fixes first weights, order of batches and noise. The draws do not depend on
@@ -1033,7 +1034,7 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
         from there, and its draws are those of an undisturbed run to the last bit. With
         any other data, parameters or version of the package the chains start anew; the
         folder may be shared. Needs a `random_state`. A `fit` that runs to its end, or
-        fails, removes what it has saved.
+        diverges, removes what it has saved.
 
     random_state : int, RandomState instance or None, default=None
         Fixes first weights, order of batches and noise. The draws do not depend on

@@ -175,14 +175,25 @@ def test_ctrl_c_keeps_the_checkpoint(save_each_epoch, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_failures_leave_no_checkpoint(save_each_epoch, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    "error, is_kept",
+    [(ChainDivergedError, False), (MemoryError, True), (OSError, True)],
+)
+def test_what_would_fail_again_leaves_no_checkpoint(
+    error, is_kept, save_each_epoch, monkeypatch, tmp_path
+):
     X, y = interruptible.data()
+    expected = BayesianMLPClassifier(**TINY, random_state=0).fit(X, y)
     model = BayesianMLPClassifier(**TINY, random_state=0, checkpoint_dir=tmp_path)
-    with monkeypatch.context() as patch, pytest.raises(ChainDivergedError):
-        patch.setattr(f"{__name__}.Killed", ChainDivergedError)
+    with monkeypatch.context() as patch, pytest.raises(error):
+        patch.setattr(f"{__name__}.Killed", error)
         _count_epochs(patch, kill_at=10)
         model.fit(X, y)
-    assert not list(tmp_path.iterdir())
+    assert len(list(tmp_path.iterdir())) == is_kept
+    with monkeypatch.context() as patch:
+        epochs = _count_epochs(patch)
+        _assert_same_run(model.fit(X, y), expected)
+    assert (len(epochs) < N_EPOCHS) == is_kept
 
 
 def test_chance_cannot_be_repeated(tmp_path):
@@ -201,6 +212,7 @@ def test_damaged_checkpoints_are_named(save_each_epoch, monkeypatch, tmp_path):
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(ValueError, match=r"\.checkpoint' is damaged.*Delete it"):
         model.fit(*interruptible.data())
+    assert path.exists()  # that is for the user to do
 
 
 def test_saving_is_rare_enough(tmp_path, monkeypatch):
