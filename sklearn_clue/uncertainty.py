@@ -13,7 +13,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import check_array, gen_batches
+from sklearn.utils.validation import check_is_fitted
 
 from sklearn_clue._torch import DTYPE, PRECISE_DTYPE, as_tensor, one_thread
 
@@ -553,17 +555,63 @@ def _members(model, n_classes):
     if isinstance(model, BaggingClassifier | BaggingRegressor):
         return _bagging_members(model)
     if isinstance(model, MLPClassifier | MLPRegressor | LogisticRegression):
+        check_is_fitted(model)
         module = _rebuilt(model)
         return [(_Module(module, torch.float64), is_classifier(model))]
     if isinstance(model, torch.nn.Module):
         return [_torch_member(model, n_classes)]
-    if hasattr(model, "module_") and hasattr(model, "criterion_"):
+    if is_net(model):
+        check_is_fitted(model, "module_")
         return [_skorch_member(model)]
-    raise TypeError(
-        f"{type(model).__name__} cannot be differentiated, so nothing can be explained "
-        "about it. Use BayesianMLPClassifier or BayesianMLPRegressor, a torch module, "
-        "a skorch net, scikit-learn's MLPClassifier, MLPRegressor or "
-        "LogisticRegression, or a list of them."
+    raise _refusal(model)
+
+
+def check_differentiable(model, is_member=False):
+    """Refuse, before it is fitted, a model that as_provider would refuse after.
+
+    Parameters
+    ----------
+    model : object
+        As :func:`as_provider` takes them, or such a model frozen or at the end of a
+        pipeline; fitted or not.
+
+    is_member : bool, default=False
+        Whether the model belongs to an ensemble.
+    """
+    if isinstance(model, list | tuple):
+        for member in model:
+            check_differentiable(_thawed(member), is_member=True)
+        return
+    if not is_member:
+        _, model = peel(model)
+    if isinstance(model, BaggingClassifier | BaggingRegressor):
+        check_differentiable(model.estimator or DecisionTreeClassifier(), True)
+    elif not (
+        isinstance(model, torch.nn.Module | MLPClassifier | MLPRegressor)
+        or isinstance(model, LogisticRegression)
+        or is_net(model)
+        or (hasattr(model, "uncertainty_provider") and not is_member)
+    ):
+        raise _refusal(model)
+
+
+def is_net(model):
+    """Say whether a model is a net of skorch, fitted or not."""
+    return hasattr(model, "module") and hasattr(model, "criterion")
+
+
+def _refusal(model):
+    name = type(model).__name__
+    if hasattr(model, "uncertainty_provider"):
+        return TypeError(
+            f"An ensemble cannot hold a {name}, which knows how unsure it is on its "
+            "own. Use it alone."
+        )
+    return TypeError(
+        f"{name} cannot be differentiated, so nothing can be explained about it. Use "
+        "BayesianMLPClassifier or BayesianMLPRegressor, a torch module, a skorch net, "
+        "scikit-learn's MLPClassifier, MLPRegressor or LogisticRegression, or a list "
+        "of them."
     )
 
 

@@ -11,7 +11,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import BaggingClassifier
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.feature_selection import SelectKBest
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -24,7 +24,7 @@ from skorch import (
     NeuralNetRegressor,
 )
 
-from sklearn_clue import BayesianMLPRegressor, TabularEncoder
+from sklearn_clue import BayesianMLPClassifier, BayesianMLPRegressor, TabularEncoder
 from sklearn_clue.uncertainty import (
     Uncertainty,
     UncertaintyProvider,
@@ -253,6 +253,11 @@ def test_providers_that_make_no_sense():
         as_provider(KMeans())
     with pytest.raises(ValueError, match="at least one member"):
         as_provider([])
+    with pytest.raises(TypeError, match="cannot hold a BayesianMLPClassifier"):
+        as_provider([BayesianMLPClassifier()])
+    for model in (MLPClassifier(), NeuralNetClassifier(torch.nn.Linear(2, 2))):
+        with pytest.raises(NotFittedError):
+            as_provider(model)
     X, y = _problem(2)
     mixed = [LogisticRegression().fit(X, y), torch.nn.Linear(5, 1)]
     with pytest.raises(TypeError, match="classifiers only or regressors only"):

@@ -51,6 +51,8 @@ from sklearn_clue.persistence import VersionedState
 from sklearn_clue.uncertainty import (
     Uncertainty,
     as_provider,
+    check_differentiable,
+    is_net,
     peel,
     target_of,
     unit_of,
@@ -697,7 +699,7 @@ def _is_fitted_already(part):
 
 
 def _check_estimator(estimator):
-    """Refuse, before it is fitted, what does not predict."""
+    """Refuse, before it is fitted, what does not predict or has no gradients."""
     members = estimator if isinstance(estimator, list) else [estimator]
     if not members:
         raise ValueError(
@@ -714,6 +716,7 @@ def _check_estimator(estimator):
                 f"is a {kind}. See as_provider in sklearn_clue.uncertainty for those "
                 "that can be explained."
             )
+    check_differentiable(estimator)
 
 
 def _see_pixels(estimator):
@@ -734,8 +737,7 @@ def _fit_part(part, X, y, params):
 
 def _as_the_part_wants(part, X):
     """Give a bare skorch net float32 arrays; it takes columns of frames apart."""
-    is_net = hasattr(_thawed(part), "criterion") and hasattr(_thawed(part), "module")
-    return np.asarray(X, dtype=np.float32) if is_net else X
+    return np.asarray(X, dtype=np.float32) if is_net(_thawed(part)) else X
 
 
 def _is_classification(estimator, y):

@@ -13,10 +13,12 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import sklearn_clue.bayesian._mlp
@@ -674,6 +676,15 @@ def explainer(**settings):
     return CLUEExplainer(CLASSIFIER, VAE).set_params(**settings)
 
 
+class NeverFitted(ClassifierMixin, BaseEstimator):
+    """A classifier without gradients, which must be refused for that at once."""
+
+    def fit(self, X, y):
+        raise AssertionError("fitted")
+
+
+NEVER_FITTED = NeverFitted()
+
 BAD_PARAMETERS = [
     (CLASSIFIER, {"n_draws": 0}, "n_draws.*0"),
     (CLASSIFIER, {"n_draws": 2.5}, "n_draws.*2.5"),
@@ -722,6 +733,11 @@ BAD_PARAMETERS = [
     (TwoLevelVAEAC(), {"outer": KMeans()}, "outer.*KMeans"),
     (TwoLevelVAEAC(), {"inner": "vae"}, "inner.*'vae'"),
     (explainer(), {"estimator": KMeans()}, "KMeans"),
+    (explainer(), {"estimator": NEVER_FITTED}, "NeverFitted cannot be differentiated"),
+    (explainer(), {"estimator": [NEVER_FITTED]}, "NeverFitted cannot be"),
+    (explainer(), {"estimator": make_pipeline(NEVER_FITTED)}, "NeverFitted cannot be"),
+    (explainer(), {"estimator": BaggingClassifier(NEVER_FITTED)}, "NeverFitted cannot"),
+    (explainer(), {"estimator": BaggingClassifier()}, "DecisionTreeClassifier cannot"),
     (explainer(), {"estimator": 3}, "estimator.*3"),
     (explainer(), {"estimator": []}, "estimator is an empty list"),
     (explainer(), {"estimator": "bnn"}, "estimator.*'bnn'"),
