@@ -38,8 +38,8 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
     model : TwoLevelVAEAC or None, default=None
         The model of inputs and target, side by side. None means
         :class:`~sklearn_clue.generative.TwoLevelVAEAC` with its defaults, but for
-        targets that are numbers with an outer model of `noise_variance="predicted"`:
-        their noise is what :meth:`uncertainty` is to tell.
+        classes with a default :class:`~sklearn_clue.VAEACImputer` as its outer model:
+        only the noise of a target that is a number has to be told row by row.
 
     task : {"auto", "classification", "regression"}, default="auto"
         Whether targets are classes or numbers. `"auto"` takes numbers with a
@@ -284,8 +284,8 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
 
     def _default_model(self):
         if self.task_ == "classification":
-            return TwoLevelVAEAC()
-        return TwoLevelVAEAC(VAEACImputer(noise_variance="predicted"))
+            return TwoLevelVAEAC(VAEACImputer())
+        return TwoLevelVAEAC()
 
     # Tables -----------------------------------------------------------------------
 

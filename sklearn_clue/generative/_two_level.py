@@ -103,7 +103,9 @@ class TwoLevelVAEAC(DocLinkMixin, VersionedState, BaseEstimator):
     Parameters
     ----------
     outer : VAEACImputer or None, default=None
-        The model of rows. None means the default one.
+        The model of rows. None means the default one, but with
+        `noise_variance="predicted"`: a noise that is the same for all rows shows in
+        samples, where columns have spikes and long tails.
 
     inner : VAEEncoder or None, default=None
         The model of latents. None means one with two hidden layers of 150, as many
@@ -191,7 +193,11 @@ class TwoLevelVAEAC(DocLinkMixin, VersionedState, BaseEstimator):
             The fitted model.
         """
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=3)
-        self.outer_ = VAEACImputer() if self.outer is None else clone(self.outer)
+        self.outer_ = (
+            VAEACImputer(noise_variance="predicted")
+            if self.outer is None
+            else clone(self.outer)
+        )
         if self.outer_.random_state is None:
             self.outer_.set_params(random_state=int(seeds[0]))
         self.outer_.fit(X, sample_weight=sample_weight)

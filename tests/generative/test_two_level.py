@@ -65,6 +65,17 @@ def test_samples_are_rows_and_close_to_the_data(model, clusters):
     assert _auc(clusters, drawn) < _auc(clusters, prior)
 
 
+def test_the_default_knows_where_rows_are_noisy():
+    rng = np.random.default_rng(0)
+    loud = rng.random(1000) < 0.5
+    x = rng.normal(0, np.where(loud, 3.0, 0.1))
+    X = pd.DataFrame({"x": x, "loud": np.where(loud, "yes", "no")})
+    model = TwoLevelVAEAC(inner=VAEEncoder(2, (10,), max_iter=2), random_state=0)
+    drawn = model.fit(X).sample(1000, random_state=0)
+    spread = drawn["x"].abs().groupby(drawn["loud"]).median()
+    assert spread["yes"] > 5 * spread["no"]  # 2.7 with one noise for all rows
+
+
 def test_density_has_a_known_answer(model):
     X = _clusters(300, 1)
     centers = X["label"].map({"a": -4.0, "b": 0.0, "c": 4.0})
