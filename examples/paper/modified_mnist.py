@@ -2,10 +2,11 @@
 
 Of the fours, sevens and nines of MNIST, sevens with a dash through their stem and fours
 that are closed at the top are thinned out, as for the paper's user study (App. J.2):
-the twelve nearest neighbours of each of forty such digits, found by eye, are left out
-of training. The epistemic uncertainty of the test digits of these styles, also found by
-eye, must then be higher than that of the others: the area under the ROC curve is
-printed, and beside it that of a model trained on all digits.
+the nearest neighbours of each of forty such digits, found by eye, are left out of
+training, twelve or as many as `--neighbors` says. The epistemic uncertainty of the test
+digits of these styles, also found by eye, must then be higher than that of the others:
+the area under the ROC curve is printed, and beside it that of a model trained on all
+digits.
 
 `--figure FILE` draws digits of the two styles beside others, with their epistemic
 uncertainty. `--clues FILE` trains a VAE as well, and draws what CLUE makes of those
@@ -28,8 +29,6 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn_clue import BayesianMLPClassifier, CLUEExplainer, VAEEncoder
 from sklearn_clue.datasets import fetch_mnist
 from sklearn_clue.exceptions import SearchConvergenceWarning
-
-N_NEIGHBORS = 12
 
 # Positions in the training images.
 SEEDS = {
@@ -63,23 +62,23 @@ STYLE = {
 }
 
 
-def positions_to_leave_out(X, y):
+def positions_to_leave_out(X, y, n_neighbors):
     """Find the neighbours of the seeds among the digits of their class."""
     left_out = []
     for digit, seeds in SEEDS.items():
         same = np.flatnonzero(y == digit)
-        nearest = NearestNeighbors(n_neighbors=N_NEIGHBORS + 1).fit(X[same])
+        nearest = NearestNeighbors(n_neighbors=n_neighbors + 1).fit(X[same])
         left_out.append(same[nearest.kneighbors(X[seeds])[1].ravel()])
     return np.unique(np.concatenate(left_out))
 
 
-def load(scale):
+def load(scale, n_neighbors):
     """Give training digits, all and modified, and those test digits looked through."""
     X, X_test, y, y_test = fetch_mnist(
         paper_split=True, return_X_y=True, as_frame=False
     )
     y, y_test = y.astype(int), y_test.astype(int)
-    left_out = positions_to_leave_out(X.astype(np.float32), y)
+    left_out = positions_to_leave_out(X.astype(np.float32), y, n_neighbors)
     wanted = np.isin(y, [4, 7, 9])
     if scale == "small":
         wanted[20000:] = False
@@ -96,15 +95,15 @@ def load(scale):
     }
 
 
-def fit_predictor(which, scale, seed):
-    X, y = load(scale)[which]
+def fit_predictor(which, scale, n_neighbors, seed):
+    X, y = load(scale, n_neighbors)[which]
     return BayesianMLPClassifier(encoder="passthrough", random_state=seed).fit(
         (X / 255).astype(np.float32), y
     )
 
 
-def fit_generator(scale, seed):
-    X, _ = load(scale)["modified"]
+def fit_generator(scale, n_neighbors, seed):
+    X, _ = load(scale, n_neighbors)["modified"]
     vae = VAEEncoder(20, image_shape=(28, 28), random_state=seed)
     return vae.fit((X / 255).astype(np.float32))
 
@@ -192,6 +191,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--scale", choices=["small", "full"], default="small")
+    parser.add_argument("--neighbors", type=int, default=12, help="of each seed")
     parser.add_argument("--cache", metavar="FOLDER", help="keeps what is finished")
     parser.add_argument("--figure", metavar="FILE")
     parser.add_argument("--clues", metavar="FILE")
@@ -199,18 +199,22 @@ if __name__ == "__main__":
     for category in (ConvergenceWarning, SearchConvergenceWarning):
         warnings.simplefilter("ignore", category)
     memory = Memory(args.cache, verbose=0)
-    data = load(args.scale)
+    data = load(args.scale, args.neighbors)
     n_digits, n_left_out = len(data["modified"][0]), data["n_left_out"]
     print(f"{n_digits} digits, {n_left_out} fours and sevens left out")
     for seed in args.seeds:
         for which in ("modified", "all"):
             print(f"seed {seed}, trained on {which}:", flush=True)
-            predictor = memory.cache(fit_predictor)(which, args.scale, seed)
+            predictor = memory.cache(fit_predictor)(
+                which, args.scale, args.neighbors, seed
+            )
             epistemic = judge(predictor, data)
             if which == "all" or seed != args.seeds[0]:
                 continue
             if args.figure:
                 draw(data, epistemic, args.figure)
             if args.clues:
-                generator = memory.cache(fit_generator)(args.scale, seed)
+                generator = memory.cache(fit_generator)(
+                    args.scale, args.neighbors, seed
+                )
                 draw_clues(predictor, generator, data, epistemic, args.clues)
