@@ -546,6 +546,10 @@ class _StackMoments(_Stack):
         return outputs, torch.zeros_like(outputs)
 
 
+# Models whose coefficients are put into a module.
+REBUILT = MLPClassifier | MLPRegressor | LogisticRegression
+
+
 def _members(model, n_classes):
     """List functions from rows to outputs, each with whether it classifies."""
     if isinstance(model, list | tuple):
@@ -554,7 +558,7 @@ def _members(model, n_classes):
         return [pair for member in model for pair in _members(member, n_classes)]
     if isinstance(model, BaggingClassifier | BaggingRegressor):
         return _bagging_members(model)
-    if isinstance(model, MLPClassifier | MLPRegressor | LogisticRegression):
+    if isinstance(model, REBUILT):
         check_is_fitted(model)
         module = _rebuilt(model)
         return [(_Module(module, torch.float64), is_classifier(model))]
@@ -585,10 +589,12 @@ def check_differentiable(model, is_member=False):
     if not is_member:
         _, model = peel(model)
     if isinstance(model, BaggingClassifier | BaggingRegressor):
-        check_differentiable(model.estimator or DecisionTreeClassifier(), True)
+        member = model.estimator
+        check_differentiable(
+            DecisionTreeClassifier() if member is None else member, True
+        )
     elif not (
-        isinstance(model, torch.nn.Module | MLPClassifier | MLPRegressor)
-        or isinstance(model, LogisticRegression)
+        isinstance(model, torch.nn.Module | REBUILT)
         or is_net(model)
         or (hasattr(model, "uncertainty_provider") and not is_member)
     ):
