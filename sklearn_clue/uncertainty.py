@@ -13,7 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
@@ -590,9 +590,10 @@ def check_differentiable(model, is_member=False):
         _, model = peel(model)
     if isinstance(model, BaggingClassifier | BaggingRegressor):
         member = model.estimator
-        check_differentiable(
-            DecisionTreeClassifier() if member is None else member, True
-        )
+        if member is None:  # what they bag by default
+            is_class = is_classifier(model)
+            member = DecisionTreeClassifier() if is_class else DecisionTreeRegressor()
+        check_differentiable(member, is_member=True)
     elif not (
         isinstance(model, torch.nn.Module | REBUILT)
         or is_net(model)

@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans
-from sklearn.ensemble import BaggingClassifier
+from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -738,6 +738,7 @@ BAD_PARAMETERS = [
     (explainer(), {"estimator": make_pipeline(NEVER_FITTED)}, "NeverFitted cannot be"),
     (explainer(), {"estimator": BaggingClassifier(NEVER_FITTED)}, "NeverFitted cannot"),
     (explainer(), {"estimator": BaggingClassifier()}, "DecisionTreeClassifier cannot"),
+    (explainer(), {"estimator": BaggingRegressor()}, "DecisionTreeRegressor cannot"),
     (explainer(), {"estimator": 3}, "estimator.*3"),
     (explainer(), {"estimator": []}, "estimator is an empty list"),
     (explainer(), {"estimator": "bnn"}, "estimator.*'bnn'"),
