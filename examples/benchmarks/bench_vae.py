@@ -126,7 +126,7 @@ def bench_long(names):
             learning_rate=1e-4,
             n_iter_no_change=200,
             max_iter=2500,
-            verbose=1,  # it takes an hour or two
+            verbose=1,  # it takes minutes or hours
             **settings,
         ).fit(X)
         gap = log_likelihood(long, X_test) - log_likelihood(default, X_test)
