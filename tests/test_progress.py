@@ -123,12 +123,10 @@ def callback():
     return pytest.importorskip("sklearn.callback", reason="needs scikit-learn 1.9")
 
 
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_callbacks_see_the_epochs(callback, method):
+def test_callbacks_see_the_epochs(callback):
     recorder = Recorder()
     assert isinstance(recorder, callback.FitCallback)
-    model = BayesianMLPClassifier(**TINY).set_callbacks(recorder)
-    getattr(model, method)(*_data())
+    BayesianMLPClassifier(**TINY).set_callbacks(recorder).fit(*_data())
     assert recorder.begun.count("epoch") == recorder.ended.count("epoch") == N_EPOCHS
     assert recorder.begun[1] == "chain 0-1"
     assert recorder.ended[-2] == "chain 0-1"

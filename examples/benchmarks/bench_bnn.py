@@ -34,7 +34,7 @@ from sklearn_clue._progress import EpochProgress
 from sklearn_clue._torch import as_tensor
 from sklearn_clue.bayesian._chains import ChainSettings, run_chains
 from sklearn_clue.bayesian._diagnostics import split_r_hat
-from sklearn_clue.bayesian._mlp import _cross_entropy, _GaussianNLL
+from sklearn_clue.bayesian._targets import GaussianNLL, cross_entropy
 from sklearn_clue.datasets import (
     fetch_compas,
     fetch_credit_default,
@@ -127,7 +127,7 @@ class DeepEnsemble:
 
     def nll(self, outputs, y):
         if self.is_regression:
-            return _GaussianNLL(0.01)(outputs, y[:, None])
+            return GaussianNLL(0.01)(outputs, y[:, None])
         return nn.functional.cross_entropy(outputs, y.long(), reduction="none")
 
     def outputs(self, X):
@@ -391,7 +391,7 @@ def speed():
         tensors = (x, codes, torch.ones(n_rows))
         run_chains(
             tensors,
-            _cross_entropy,
+            cross_entropy,
             settings,
             1,
             0,

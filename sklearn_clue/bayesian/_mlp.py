@@ -11,47 +11,23 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import (
     Bunch,
-    check_array,
-    check_consistent_length,
     check_random_state,
-    column_or_1d,
-    gen_batches,
 )
-from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
 
 import sklearn_clue
-from sklearn_clue._modules import mlp_outputs, unflatten
+from sklearn_clue._modules import unflatten
 from sklearn_clue._parallel import run_parallel
 from sklearn_clue._progress import EpochProgress
 from sklearn_clue._torch import (
-    as_tensor,
-    check_device,
-    pad_rows,
-    row_blocks,
     to_numpy,
 )
 from sklearn_clue._validation import (
-    CallbackSupportMixin,
-    DocLinkMixin,
     HasMethods,
     Interval,
     StrOptions,
-    _fit_context,
-    _safe_indexing,
-    check_count,
-    check_is_fitted,
-    check_labels,
-    check_weights,
-    check_widths,
-    drop_weightless_rows,
-    merge_repeated_rows,
-    naming,
-    with_callbacks,
 )
 from sklearn_clue.bayesian._chains import (
     MIN_ADAPTATION,
@@ -61,22 +37,16 @@ from sklearn_clue.bayesian._chains import (
 )
 from sklearn_clue.bayesian._checkpoint import Checkpoint
 from sklearn_clue.bayesian._diagnostics import effective_sample_size, split_r_hat
-from sklearn_clue.encoding import EncoderOwner
-from sklearn_clue.exceptions import ChainDivergedError
-from sklearn_clue.persistence import VersionedState
-from sklearn_clue.uncertainty import (
-    EnsembleProvider,
-    Uncertainty,
-    entropy_parts,
-    variance_parts,
+from sklearn_clue.bayesian._posterior import (
+    NetworkPosterior,
+    PosteriorClassifier,
+    PosteriorRegressor,
 )
+from sklearn_clue.exceptions import ChainDivergedError
 
 # Below this many multiplications per step a chain waits for Python, not for the
 # processor, and several at once cost little more than one.
 STACK_BELOW = 4_000_000
-
-# Rows encoded at a time for prediction.
-ROWS_PER_CHUNK = 8192
 
 # What calls for a warning. R-hat is that of training rows, where chains agree a little
 # better than on new ones; rejections are a share of all epochs, of which a healthy
@@ -86,10 +56,8 @@ MAX_TEMPERATURE = 1.1
 MAX_REJECTED = 0.1
 
 
-class _BaseBayesianMLP(
-    DocLinkMixin, EncoderOwner, CallbackSupportMixin, VersionedState, BaseEstimator
-):
-    """What the two estimators share: all but the target."""
+class _BaseBayesianMLP(NetworkPosterior):
+    """Stochastic gradient Hamiltonian Monte Carlo, whatever the target."""
 
     _parameter_constraints: dict = {
         "hidden_layer_sizes": [
@@ -167,74 +135,24 @@ class _BaseBayesianMLP(
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, sample_weight=None):
-        """Sample networks from their posterior given the data.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Training rows: numbers and categories as they are.
-
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Target values.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows: a weight of 2 equals the row twice.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        go_on = self.warm_start and hasattr(self, "coefs_")
-        return self._fit(X, y, sample_weight, go_on=go_on)
-
-    def _fit(self, X, y, sample_weight, *, go_on, classes=None):
-        widths = check_widths(self.hidden_layer_sizes)
-        check_device(self.device)
+    def _check_settings(self):
         if self.checkpoint_dir is not None and self.random_state is None:
             raise ValueError(
                 f"checkpoint_dir={str(self.checkpoint_dir)!r} needs a random_state, "
                 "got None: chains that start at random cannot be found again. Set "
                 "random_state to a number."
             )
-        X = self._check_rows(X, reset=not go_on)
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None."
-            )
-        with naming("y"):
-            y = self._read_target(y, go_on=go_on, classes=classes)
-            check_consistent_length(X, y)
-        weight = check_weights(sample_weight, X)
-        weight, X, y = drop_weightless_rows(weight, X, y)
-        if not go_on:
-            # An interrupt from here on must not leave old draws with a new encoder.
-            vars(self).pop("coefs_", None)
-            self._fit_encoder(X, weight)
-        # The posterior sees no difference between a row of weight 2 and the row twice,
-        # nor in the order of rows. After this, neither does the sampler.
-        weight, x, y = merge_repeated_rows(weight, self._encode(X), y)
-        y, weight = self._prepare_target(y, weight, go_on=go_on)
-        layer_sizes = (x.shape[1], *widths, self._n_network_outputs())
-        starts = self._starts(layer_sizes) if go_on else None
 
+    # Sampling ---------------------------------------------------------------------
+
+    def _sample(self, tensors, layer_sizes, go_on):
+        starts = self._starts(layer_sizes) if go_on else None
         n_chains = min(self.n_chains, self.n_draws)
-        settings = self._chain_settings(layer_sizes, len(x), n_chains, go_on)
-        tensors = (
-            as_tensor(x, self.device),
-            self._target_tensor(y),
-            as_tensor(weight, self.device),
-        )
+        settings = self._chain_settings(layer_sizes, len(tensors[0]), n_chains, go_on)
         results = self._run(tensors, settings, n_chains, starts)
         self._keep(results, settings, n_chains)
         self._diagnose(results, settings, tensors[0])
-        return self
-
-    # Sampling ---------------------------------------------------------------------
+        return self.coefs_, self.intercepts_
 
     def _chain_settings(self, layer_sizes, n_rows, n_chains, go_on):
         n_batches = math.ceil(n_rows / self.batch_size)
@@ -478,75 +396,8 @@ class _BaseBayesianMLP(
                 "arrived yet; see diagnostics_."
             )
 
-    # Prediction -------------------------------------------------------------------
 
-    def uncertainty_provider(self):
-        """View the posterior as a differentiable function of encoded rows.
-
-        Returns
-        -------
-        provider : UncertaintyProvider
-            Takes tensors in the space of `encoder_`. The unit of regression is that
-            of the standardised target.
-        """
-        check_is_fitted(self, "coefs_")
-        return self._provider(*self._weights())
-
-    def _weights(self):
-        """Coefficients and intercepts as tensors."""
-        return (
-            [as_tensor(coef, self.device) for coef in self.coefs_],
-            [as_tensor(intercept, self.device) for intercept in self.intercepts_],
-        )
-
-    def _read_rows(self, X):
-        """Check rows to predict, and encode them chunk by chunk as asked for."""
-        check_is_fitted(self, "coefs_")
-        X = self._check_rows(X, reset=False)
-        return (
-            self._encode(_safe_indexing(X, rows))
-            for rows in gen_batches(len(X), ROWS_PER_CHUNK)
-        )
-
-    def _outputs(self, chunks, reduce, axis=0):
-        """Run encoded rows through all draws, in blocks that bound the memory.
-
-        Parameters
-        ----------
-        chunks : iterable of ndarray of shape (n_samples, n_encoded)
-            Encoded rows.
-
-        reduce : callable
-            Turns outputs of shape (n_draws, n_rows, n_out) into a tensor with the rows
-            on `axis`.
-
-        axis : int, default=0
-            Axis of the rows.
-
-        Returns
-        -------
-        values : ndarray
-            The reduced blocks put together.
-        """
-        coefs, intercepts = self._weights()
-        n_draws, _, n_out = coefs[-1].shape
-        # Reductions work in float64 and hold two or three copies of the outputs.
-        n_bytes = 32 * n_draws * n_out + 12 * max(c.shape[2] for c in coefs)
-        answers = []
-        for x in chunks:
-            blocks = []
-            for rows in row_blocks(len(x), n_bytes):
-                block = as_tensor(x[rows], self.device)
-                outputs = mlp_outputs(pad_rows(block), coefs, intercepts)
-                # Padding comes off last: incomplete tiles round differently here, too.
-                reduced = reduce(outputs.double()).narrow(axis, 0, len(block))
-                blocks.append(to_numpy(reduced))
-            # Many small arrays that stay would keep the memory between them in use.
-            answers.append(np.concatenate(blocks, axis=axis))
-        return np.concatenate(answers, axis=axis)
-
-
-class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
+class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
     """Classify by a posterior over neural networks, and know what is not known.
 
     Instead of one network, `n_draws` of them are sampled from the posterior given the
@@ -767,195 +618,8 @@ class BayesianMLPClassifier(ClassifierMixin, _BaseBayesianMLP):
         )
         self.class_weight = class_weight
 
-    @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Go on sampling from where the chains stopped, with these rows as the data.
 
-        The first call is a `fit`. Each further one runs `n_draws` draws on without a
-        new burn-in, and they replace the earlier ones. Rows of earlier calls are not
-        remembered: pass all rows that the posterior should know of.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Training rows.
-
-        y : array-like of shape (n_samples,)
-            Class labels.
-
-        classes : array-like of shape (n_classes,), default=None
-            All labels that may ever occur, for the first call. None means those in y.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        go_on = hasattr(self, "coefs_")
-        return self._fit(X, y, sample_weight, go_on=go_on, classes=classes)
-
-    def predict(self, X):
-        """Predict the most probable class.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-            Class labels.
-        """
-        proba = self.predict_proba(X)  # first, so an unfitted call fails clearly
-        return self.classes_[proba.argmax(axis=1)]
-
-    def predict_proba(self, X):
-        """Predict class probabilities, averaged over the posterior.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            Probabilities in the order of `classes_`.
-        """
-        return self._outputs(
-            self._read_rows(X), lambda outputs: outputs.softmax(-1).mean(0)
-        )
-
-    def predict_uncertainty(self, X):
-        """Tell how unsure the predictions are, and why.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows to judge.
-
-        Returns
-        -------
-        parts : Uncertainty
-            Entropies in nats, each of shape (n_samples,): `total` is the sum of
-            `aleatoric` (classes overlap here) and `epistemic` (the draws disagree).
-        """
-        parts = self._outputs(
-            self._read_rows(X),
-            lambda outputs: torch.stack(entropy_parts(outputs.softmax(-1))),
-            axis=1,
-        )
-        return Uncertainty(*parts)
-
-    def _provider(self, coefs, intercepts):
-        return EnsembleProvider(
-            _Members(coefs, intercepts, _softmax), is_classification=True
-        )
-
-    def posterior_predictive(self, X):
-        """Predict class probabilities by each draw from the posterior.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        proba : ndarray of shape (n_draws, n_samples, n_classes)
-            Probabilities in the order of `classes_`.
-        """
-        return self._outputs(
-            self._read_rows(X), lambda outputs: outputs.softmax(-1), axis=1
-        )
-
-    def sample_y(self, X, n_samples=1, random_state=None):
-        """Draw classes from the posterior predictive distribution.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_rows, n_features)
-            Rows to classify.
-
-        n_samples : int, default=1
-            Draws per row.
-
-        random_state : int, RandomState instance or None, default=None
-            Fixes the draws.
-
-        Returns
-        -------
-        y : ndarray of shape (n_rows, n_samples)
-            Class labels.
-        """
-        check_count("n_samples", n_samples)
-        # Averaging before drawing or after is the same for a categorical.
-        cumulative = self.predict_proba(X).cumsum(axis=1)
-        rng = check_random_state(random_state)
-        points = rng.uniform(size=(len(cumulative), n_samples, 1))
-        codes = (points > cumulative[:, None, :-1]).sum(axis=2)
-        return self.classes_[codes]
-
-    def _read_target(self, y, *, go_on, classes=None):
-        y = column_or_1d(y, warn=True)
-        check_labels(y)
-        check_classification_targets(y)
-        if not go_on:
-            self.classes_ = np.unique(y if classes is None else classes)
-        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        strangers = np.unique(y[self.classes_[codes] != y])
-        if len(strangers):
-            raise ValueError(
-                f"y holds the classes {strangers.tolist()}, but only "
-                f"{self.classes_.tolist()} are known. Name all of them in the first "
-                "call of partial_fit, or fit anew."
-            )
-        return codes
-
-    def _prepare_target(self, codes, weight, *, go_on):
-        codes = codes[:, 0].astype(np.int64)
-        n_classes = len(self.classes_)
-        totals = np.bincount(codes, weights=weight, minlength=n_classes)
-        if np.count_nonzero(totals) < 2 and not go_on:
-            raise ValueError(
-                f"{type(self).__name__} needs at least 2 classes to tell apart, got "
-                f"1 class with a positive weight: {self.classes_[totals.argmax()]!r}. "
-                "Check how y was built or split."
-            )
-        if self.class_weight == "balanced":
-            # Of the weighted counts, so that a weight of 2 equals the row twice here.
-            n_present = np.count_nonzero(totals)
-            factors = totals.sum() / (n_present * np.where(totals, totals, 1))
-        else:
-            factors = compute_class_weight(
-                self.class_weight, classes=self.classes_, y=self.classes_[codes]
-            )
-        if not (np.isfinite(factors).all() and (factors >= 0).all()):
-            raise ValueError(
-                "class_weight must give each class a finite number that is at least "
-                f"0, got {self.class_weight!r}."
-            )
-        return codes, weight * factors[codes]
-
-    def _n_network_outputs(self):
-        return len(self.classes_)
-
-    def _target_tensor(self, codes):
-        return torch.as_tensor(codes, device=self.device)
-
-    def _nll(self):
-        return _cross_entropy
-
-    def _monitored(self, outputs):
-        return outputs.softmax(-1)[..., 1:]
-
-
-class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
+class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
     """Predict numbers with their noise, by a posterior over neural networks.
 
     Instead of one network, `n_draws` of them are sampled from the posterior given the
@@ -1178,321 +842,3 @@ class BayesianMLPRegressor(RegressorMixin, _BaseBayesianMLP):
             verbose=verbose,
         )
         self.noise_floor = noise_floor
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-    @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X, y, sample_weight=None):
-        """Go on sampling from where the chains stopped, with these rows as the data.
-
-        The first call is a `fit`. Each further one runs `n_draws` draws on without a
-        new burn-in, and they replace the earlier ones. Rows of earlier calls are not
-        remembered: pass all rows that the posterior should know of.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Training rows.
-
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Target values.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        return self._fit(X, y, sample_weight, go_on=hasattr(self, "coefs_"))
-
-    def predict(self, X, return_std=False):
-        """Predict the mean of the target, and on request its spread.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows to predict.
-
-        return_std : bool, default=False
-            Whether to return the standard deviation of the predictive distribution as
-            well: noise and ignorance together.
-
-        Returns
-        -------
-        y_mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Mean of the predictive distribution.
-
-        y_std : ndarray of the shape of `y_mean`
-            Its standard deviation. Only returned if `return_std` is true.
-        """
-        x = self._read_rows(X)
-        if not return_std:
-            return self._in_units(
-                self._outputs(x, lambda o: self._moments(o)[0].mean(0))
-            )
-        mean, std = self._outputs(
-            x,
-            lambda outputs: torch.stack(
-                [
-                    self._moments(outputs)[0].mean(0),
-                    variance_parts(*self._moments(outputs)).total,
-                ]
-            ),
-            axis=1,
-        )
-        return self._in_units(mean), self._in_units(std, is_spread=True)
-
-    def predict_interval(self, X, coverage=0.9):
-        """Predict central intervals that hold the target with a given probability.
-
-        The bounds are quantiles of the mixture of all draws, not of a Gaussian with
-        its moments.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows to predict.
-
-        coverage : float, default=0.9
-            Probability of the interval, between 0 and 1.
-
-        Returns
-        -------
-        interval : ndarray of shape (n_samples, 2) or (n_samples, n_outputs, 2)
-            Lower and upper bounds.
-        """
-        if not 0 < coverage < 1:
-            raise ValueError(
-                f"coverage must be between 0 and 1, both excluded, got {coverage!r}."
-            )
-        levels = (0.5 - coverage / 2, 0.5 + coverage / 2)
-        bounds = self._outputs(
-            self._read_rows(X),
-            lambda outputs: torch.stack(
-                [_mixture_quantile(*self._moments(outputs), level) for level in levels]
-            ),
-            axis=1,
-        )
-        return np.stack([self._in_units(bound) for bound in bounds], axis=-1)
-
-    def predict_uncertainty(self, X):
-        """Tell how unsure the predictions are, and why.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows to judge.
-
-        Returns
-        -------
-        parts : Uncertainty
-            Standard deviations in the unit of the target, each of the shape of
-            `predict(X)`. The square of `total` is the sum of the squares of
-            `aleatoric` (noise) and `epistemic` (the draws disagree).
-        """
-        parts = self._outputs(
-            self._read_rows(X),
-            lambda outputs: torch.stack(variance_parts(*self._moments(outputs))),
-            axis=1,
-        )
-        return Uncertainty(*(self._in_units(part, is_spread=True) for part in parts))
-
-    def posterior_predictive(self, X):
-        """Predict mean and noise by each draw from the posterior.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows to predict.
-
-        Returns
-        -------
-        moments : ndarray of shape (n_draws, n_samples, 2) or \
-                (n_draws, n_samples, n_outputs, 2)
-            Mean and standard deviation of the Gaussian that each draw predicts, in the
-            unit of the target.
-        """
-        mean, std = np.moveaxis(
-            self._outputs(
-                self._read_rows(X),
-                lambda outputs: torch.stack(self._moments(outputs), -1),
-                axis=1,
-            ),
-            -1,
-            0,
-        )
-        return np.stack(
-            [self._in_units(mean), self._in_units(std, is_spread=True)], axis=-1
-        )
-
-    def sample_y(self, X, n_samples=1, random_state=None):
-        """Draw targets from the posterior predictive distribution.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_rows, n_features)
-            Rows to predict.
-
-        n_samples : int, default=1
-            Draws per row.
-
-        random_state : int, RandomState instance or None, default=None
-            Fixes the draws.
-
-        Returns
-        -------
-        y : ndarray of shape (n_rows, n_samples) or (n_rows, n_outputs, n_samples)
-            Draws in the unit of the target.
-        """
-        check_count("n_samples", n_samples)
-        x = self._read_rows(X)
-        rng = check_random_state(random_state)
-
-        def draw(outputs):
-            mean, std = self._moments(outputs)
-            n_draws, n_rows, n_outputs = mean.shape
-            # One network speaks for all outputs of a row, so they stay correlated.
-            who = torch.as_tensor(rng.randint(n_draws, size=(n_samples, n_rows)))
-            row = torch.arange(n_rows)
-            noise = torch.as_tensor(rng.standard_normal((n_samples, n_rows, n_outputs)))
-            sample = mean[who, row] + std[who, row] * noise.to(mean.device)
-            return sample.movedim(0, -1)
-
-        drawn = np.moveaxis(self._outputs(x, draw), -1, 0)
-        return np.moveaxis(self._in_units(drawn), 0, -1)
-
-    def _read_target(self, y, *, go_on, classes=None):
-        if np.asarray(y).dtype.kind in "mM":
-            raise TypeError(
-                f"y has dtype {np.asarray(y).dtype}, which is not a number. Convert "
-                "it before, for example to the days since a fixed date."
-            )
-        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
-        n_outputs = 1 if y.ndim == 1 else y.shape[1]
-        if go_on and n_outputs != len(self.target_mean_):
-            raise ValueError(
-                f"y has {n_outputs} output(s), but the chains were started with "
-                f"{len(self.target_mean_)}. Pass the same outputs, or fit anew."
-            )
-        self._is_single = y.ndim == 1
-        return y
-
-    def _prepare_target(self, y, weight, *, go_on):
-        if go_on:
-            return (y - self.target_mean_) / self.target_scale_, weight
-        # By a power of two near the largest value, which costs no digit: squares
-        # neither overflow for huge values nor vanish for tiny ones.
-        exponent = np.frexp(np.abs(y).max(axis=0))[1]
-        y = np.ldexp(y, -exponent)
-        mean = np.average(y, axis=0, weights=weight)
-        variance = np.average((y - mean) ** 2, axis=0, weights=weight)
-        scale = np.where(variance > 0, np.sqrt(variance), 1.0)
-        self.target_mean_ = np.ldexp(mean, exponent)
-        self.target_scale_ = np.where(variance > 0, np.ldexp(scale, exponent), 1.0)
-        return (y - mean) / scale, weight
-
-    def _n_network_outputs(self):
-        return 2 * len(self.target_mean_)
-
-    def _target_tensor(self, y):
-        return as_tensor(y, self.device)
-
-    def _nll(self):
-        return _GaussianNLL(self.noise_floor)
-
-    def _moments(self, outputs):
-        """Mean and standard deviation of the standardised target."""
-        return _gaussian_moments(outputs, self.noise_floor)
-
-    def _monitored(self, outputs):
-        return self._moments(outputs)[0]
-
-    def _provider(self, coefs, intercepts):
-        return EnsembleProvider(
-            _Members(coefs, intercepts, _Moments(self.noise_floor)),
-            is_classification=False,
-            center=self.target_mean_,
-            scale=self.target_scale_,
-        )
-
-    def _in_units(self, values, *, is_spread=False):
-        """Undo the standardisation of the target, whose outputs are the last axis."""
-        values = values * self.target_scale_
-        if not is_spread:
-            values = values + self.target_mean_
-        return values[..., 0] if self._is_single else values
-
-
-class _Members:
-    """What all draws say of encoded rows, differentiably."""
-
-    def __init__(self, coefs, intercepts, read):
-        self.coefs = coefs
-        self.intercepts = intercepts
-        self.read = read
-
-    def __call__(self, x):
-        x = x.to(self.coefs[0].dtype)
-        # Whole tiles, and reductions in double precision: as in prediction.
-        outputs = mlp_outputs(pad_rows(x), self.coefs, self.intercepts).double()
-        return self.read(outputs[:, : len(x)])
-
-
-def _softmax(outputs):
-    return outputs.softmax(-1)
-
-
-class _Moments:
-    def __init__(self, noise_floor):
-        self.noise_floor = noise_floor
-
-    def __call__(self, outputs):
-        return _gaussian_moments(outputs, self.noise_floor)
-
-
-def _cross_entropy(outputs, codes):
-    loss = torch.nn.functional.cross_entropy(
-        outputs.flatten(0, 1), codes.flatten(), reduction="none"
-    )
-    return loss.view(codes.shape)
-
-
-def _gaussian_moments(outputs, noise_floor):
-    mean, raw = outputs.chunk(2, dim=-1)
-    return mean, torch.nn.functional.softplus(raw) + noise_floor
-
-
-class _GaussianNLL:
-    """Negative log-likelihood of a Gaussian whose noise the network predicts."""
-
-    def __init__(self, noise_floor):
-        self.noise_floor = noise_floor
-
-    def __call__(self, outputs, y):
-        mean, std = _gaussian_moments(outputs, self.noise_floor)
-        constant = 0.5 * math.log(2 * math.pi)
-        return (std.log() + 0.5 * ((y - mean) / std) ** 2 + constant).sum(-1)
-
-
-def _mixture_quantile(mean, std, level):
-    """Quantile of an equal mixture of Gaussians along the first axis, by bisection."""
-    component = mean + std * torch.special.ndtri(mean.new_tensor(level))
-    # Below the lowest quantile of a component all of them have less mass than the
-    # level, above the highest all have more.
-    low, high = component.amin(0), component.amax(0)
-    for _ in range(50):
-        middle = (low + high) / 2
-        is_below = torch.special.ndtr((middle - mean) / std).mean(0) < level
-        low, high = (
-            torch.where(is_below, middle, low),
-            torch.where(is_below, high, middle),
-        )
-    return (low + high) / 2

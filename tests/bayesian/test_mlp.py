@@ -22,7 +22,7 @@ from sklearn_clue import (
     BayesianMLPRegressor,
     TabularEncoder,
 )
-from sklearn_clue.bayesian import _chains, _mlp
+from sklearn_clue.bayesian import _chains, _mlp, _posterior
 from sklearn_clue.exceptions import ChainDivergedError
 
 # 120 iterations of burn-in are the least there is; the rest is as short as it gets.
@@ -441,14 +441,14 @@ def test_a_row_is_answered_the_same_in_any_company(moons, line, two_targets):
 def test_predictions_work_in_blocks_of_bounded_size(moons, monkeypatch):
     model, _, _ = moons
     sizes = []
-    original = _mlp.mlp_outputs
+    original = _posterior.mlp_outputs
 
     def recording(x, coefs, intercepts):
         outputs = original(x, coefs, intercepts)
         sizes.append(outputs.numel() * outputs.element_size())
         return outputs
 
-    monkeypatch.setattr(_mlp, "mlp_outputs", recording)
+    monkeypatch.setattr(_posterior, "mlp_outputs", recording)
     largest = []
     for n_rows in (5_000, 20_000):
         sizes.clear()
@@ -468,7 +468,7 @@ def test_rows_are_encoded_chunk_by_chunk(make, mixed_table, monkeypatch):
         sizes.append(len(X))
         return transform(encoder, X)
 
-    monkeypatch.setattr(_mlp, "ROWS_PER_CHUNK", 16)
+    monkeypatch.setattr(_posterior, "ROWS_PER_CHUNK", 16)
     monkeypatch.setattr(TabularEncoder, "transform", recording)
     for a, b in zip(_all_answers(model, X), whole, strict=True):
         assert_array_equal(a, b)
@@ -758,19 +758,16 @@ def _recorded_runs(monkeypatch):
 
 
 @BOTH
-@pytest.mark.parametrize("way", ["warm_start", "partial_fit"])
 @pytest.mark.parametrize("stack_below", [4_000_000, 0], ids=["stacked", "separate"])
-def test_going_on_starts_where_the_chains_stopped(make, way, stack_below, monkeypatch):
+def test_going_on_starts_where_the_chains_stopped(make, stack_below, monkeypatch):
     monkeypatch.setattr(_mlp, "STACK_BELOW", stack_below)
     runs = _recorded_runs(monkeypatch)
     X, y = _data()
-    model = make(warm_start=way == "warm_start")
-    go_on = model.fit if way == "warm_start" else model.partial_fit
-    go_on(X, y)
+    model = make(warm_start=True).fit(X, y)
     first = model.chain_state_, model.coefs_[0]
     assert all(start is None for start, _ in runs)
     n_first = len(runs)
-    go_on(X, y)
+    model.fit(X, y)
     starts = [start for start, _ in runs[n_first:]]
     for part, known in enumerate(first[0]):
         assert_array_equal(np.concatenate([start[part] for start in starts]), known)
@@ -815,26 +812,25 @@ def test_going_on_with_other_sizes_is_an_error(make, changes):
 
 def test_going_on_with_new_classes_is_an_error():
     X, y = _data()
-    model = _classifier().partial_fit(X, y)
+    model = _classifier(warm_start=True).fit(X, y)
     with pytest.raises(ValueError, match=r"the classes \[2\].*\[0, 1\] are known"):
-        model.partial_fit(X, y + 1)
+        model.fit(X, y + 1)
 
 
-def test_classes_may_be_named_in_advance():
+def test_going_on_with_fewer_classes_keeps_them_all():
     X, y = _data()
-    model = _classifier().partial_fit(X, y, classes=[0, 1, 2])
-    assert model.predict_proba(X).shape == (80, 3)
-    model.partial_fit(X, 2 * y)
-    assert_array_equal(model.classes_, [0, 1, 2])
+    model = _classifier(warm_start=True).fit(X, y)
+    model.fit(X[y == 1], y[y == 1])
+    assert_array_equal(model.classes_, [0, 1])
 
 
 def test_going_on_with_other_outputs_or_columns_is_an_error():
     X, y = _noisy_line()
-    model = _regressor().partial_fit(X, y)
+    model = _regressor(warm_start=True).fit(X, y)
     with pytest.raises(ValueError, match="2 output.*started with 1"):
-        model.partial_fit(X, np.column_stack([y, y]))
+        model.fit(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="1 features, but .* expecting 2 features"):
-        model.partial_fit(X[:, :1], y)
+        model.fit(X[:, :1], y)
 
 
 # Interruptions

@@ -110,18 +110,18 @@ def test_killed_again_and_again(save_each_epoch, monkeypatch, tmp_path):
 
 def test_going_on_with_chains_can_be_killed_too(save_each_epoch, monkeypatch, tmp_path):
     X, y = interruptible.data()
-    expected = BayesianMLPClassifier(**TINY, random_state=0).fit(X, y)
-    expected.partial_fit(X, y)
-    model = BayesianMLPClassifier(**TINY, random_state=0).fit(X, y)
+    settings = {**TINY, "warm_start": True, "random_state": 0}
+    expected = BayesianMLPClassifier(**settings).fit(X, y).fit(X, y)
+    model = BayesianMLPClassifier(**settings).fit(X, y)
     model.set_params(checkpoint_dir=tmp_path)
     n_runs = model._n_runs
     with monkeypatch.context() as patch, pytest.raises(Killed):
         _count_epochs(patch, kill_at=4)
-        model.partial_fit(X, y)
+        model.fit(X, y)
     model._n_runs = n_runs  # as in a new process, with the model from its file
     with monkeypatch.context() as patch:
         epochs = _count_epochs(patch)
-        model.partial_fit(X, y)
+        model.fit(X, y)
     assert len(epochs) == 8 - 4
     _assert_same_run(model, expected)
 

@@ -110,11 +110,11 @@ def test_memory_mapped_models_answer(models, expected, tmp_path):
 def test_memory_mapped_models_go_on(estimator, tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
-    model = estimator(**TINY, random_state=0).fit(X, y)
+    model = estimator(**TINY, warm_start=True, random_state=0).fit(X, y)
     joblib.dump(model, tmp_path / "model")
     mapped = joblib.load(tmp_path / "model", mmap_mode="r")
-    mapped.partial_fit(X, y)
-    model.partial_fit(X, y)
+    mapped.fit(X, y)
+    model.fit(X, y)
     assert_array_equal(mapped.predict(X), model.predict(X))
 
 

@@ -1,0 +1,186 @@
+"""What networks learn to predict: classes, or numbers with their noise."""
+
+import math
+
+import numpy as np
+import torch
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from sklearn_clue._torch import as_tensor
+from sklearn_clue._validation import check_labels
+
+
+class ClassTarget:
+    """Classes, of which networks predict the logits.
+
+    A mixin of estimators with the parameter `class_weight`; sets `classes_`.
+    """
+
+    def _read_target(self, y, *, go_on):
+        y = column_or_1d(y, warn=True)
+        check_labels(y)
+        check_classification_targets(y)
+        if not go_on:
+            self.classes_ = np.unique(y)
+        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        strangers = np.unique(y[self.classes_[codes] != y])
+        if len(strangers):
+            raise ValueError(
+                f"y holds the classes {strangers.tolist()}, but only "
+                f"{self.classes_.tolist()} are known. Leave those rows out, or fit "
+                "anew with them."
+            )
+        return codes
+
+    def _prepare_target(self, codes, weight, *, go_on):
+        codes = codes[:, 0].astype(np.int64)
+        n_classes = len(self.classes_)
+        totals = np.bincount(codes, weights=weight, minlength=n_classes)
+        if np.count_nonzero(totals) < 2 and not go_on:
+            raise ValueError(
+                f"{type(self).__name__} needs at least 2 classes to tell apart, got "
+                f"1 class with a positive weight: {self.classes_[totals.argmax()]!r}. "
+                "Check how y was built or split."
+            )
+        if self.class_weight == "balanced":
+            # Of the weighted counts, so that a weight of 2 equals the row twice here.
+            n_present = np.count_nonzero(totals)
+            factors = totals.sum() / (n_present * np.where(totals, totals, 1))
+        else:
+            factors = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=self.classes_[codes]
+            )
+        if not (np.isfinite(factors).all() and (factors >= 0).all()):
+            raise ValueError(
+                "class_weight must give each class a finite number that is at least "
+                f"0, got {self.class_weight!r}."
+            )
+        return codes, weight * factors[codes]
+
+    def _n_network_outputs(self):
+        return len(self.classes_)
+
+    def _target_tensor(self, codes):
+        return torch.as_tensor(codes, device=self.device)
+
+    def _nll(self):
+        return cross_entropy
+
+    def _head(self):
+        return softmax
+
+    def _monitored(self, outputs):
+        return self._head()(outputs)[..., 1:]
+
+
+class NumberTarget:
+    """Numbers, of which networks predict mean and noise, both standardised.
+
+    A mixin of estimators with the parameter `noise_floor`; sets `target_mean_` and
+    `target_scale_`.
+    """
+
+    def _read_target(self, y, *, go_on):
+        if np.asarray(y).dtype.kind in "mM":
+            raise TypeError(
+                f"y has dtype {np.asarray(y).dtype}, which is not a number. Convert "
+                "it before, for example to the days since a fixed date."
+            )
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        n_outputs = 1 if y.ndim == 1 else y.shape[1]
+        if go_on and n_outputs != len(self.target_mean_):
+            raise ValueError(
+                f"y has {n_outputs} output(s), but the chains were started with "
+                f"{len(self.target_mean_)}. Pass the same outputs, or fit anew."
+            )
+        self._is_single = y.ndim == 1
+        return y
+
+    def _prepare_target(self, y, weight, *, go_on):
+        if go_on:
+            return (y - self.target_mean_) / self.target_scale_, weight
+        # By a power of two near the largest value, which costs no digit: squares
+        # neither overflow for huge values nor vanish for tiny ones.
+        exponent = np.frexp(np.abs(y).max(axis=0))[1]
+        y = np.ldexp(y, -exponent)
+        mean = np.average(y, axis=0, weights=weight)
+        variance = np.average((y - mean) ** 2, axis=0, weights=weight)
+        scale = np.where(variance > 0, np.sqrt(variance), 1.0)
+        self.target_mean_ = np.ldexp(mean, exponent)
+        self.target_scale_ = np.where(variance > 0, np.ldexp(scale, exponent), 1.0)
+        return (y - mean) / scale, weight
+
+    def _n_network_outputs(self):
+        return 2 * len(self.target_mean_)
+
+    def _target_tensor(self, y):
+        return as_tensor(y, self.device)
+
+    def _nll(self):
+        return GaussianNLL(self.noise_floor)
+
+    def _head(self):
+        return GaussianMoments(self.noise_floor)
+
+    def _monitored(self, outputs):
+        return self._head()(outputs)[0]
+
+    def _in_units(self, values, *, is_spread=False):
+        """Undo the standardisation of the target, whose outputs are the last axis."""
+        values = values * self.target_scale_
+        if not is_spread:
+            values = values + self.target_mean_
+        return values[..., 0] if self._is_single else values
+
+
+def cross_entropy(outputs, codes):
+    """Negative log-likelihood of class codes under logits, row by row."""
+    loss = torch.nn.functional.cross_entropy(
+        outputs.flatten(0, 1), codes.flatten(), reduction="none"
+    )
+    return loss.view(codes.shape)
+
+
+def softmax(outputs):
+    """Class probabilities of each network."""
+    return outputs.softmax(-1)
+
+
+class GaussianMoments:
+    """Mean and standard deviation that each network predicts, standardised."""
+
+    def __init__(self, noise_floor):
+        self.noise_floor = noise_floor
+
+    def __call__(self, outputs):
+        mean, raw = outputs.chunk(2, dim=-1)
+        return mean, torch.nn.functional.softplus(raw) + self.noise_floor
+
+
+class GaussianNLL(GaussianMoments):
+    """Negative log-likelihood of a Gaussian whose noise the network predicts."""
+
+    def __call__(self, outputs, y):
+        mean, std = super().__call__(outputs)
+        constant = 0.5 * math.log(2 * math.pi)
+        return (std.log() + 0.5 * ((y - mean) / std) ** 2 + constant).sum(-1)
+
+
+def mixture_quantile(mean, std, level):
+    """Quantile of an equal mixture of Gaussians along the first axis, by bisection."""
+    component = mean + std * torch.special.ndtri(mean.new_tensor(level))
+    # Below the lowest quantile of a component all of them have less mass than the
+    # level, above the highest all have more.
+    low, high = component.amin(0), component.amax(0)
+    for _ in range(50):
+        middle = (low + high) / 2
+        is_below = torch.special.ndtr((middle - mean) / std).mean(0) < level
+        low, high = (
+            torch.where(is_below, middle, low),
+            torch.where(is_below, high, middle),
+        )
+    return (low + high) / 2
