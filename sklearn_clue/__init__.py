@@ -1,6 +1,11 @@
 """Explain why a model is unsure, and what would make it sure."""
 
-from sklearn_clue.bayesian import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_clue.bayesian import (
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    DeepEnsembleClassifier,
+    DeepEnsembleRegressor,
+)
 from sklearn_clue.encoding import TabularEncoder
 from sklearn_clue.explainers import (
     CLUEExplainer,
@@ -17,6 +22,8 @@ __all__ = [
     "BayesianMLPRegressor",
     "CLUEExplainer",
     "CLUEExplainerCV",
+    "DeepEnsembleClassifier",
+    "DeepEnsembleRegressor",
     "Explanation",
     "LocalSensitivityExplainer",
     "TabularEncoder",

@@ -11,6 +11,8 @@ __all__ = ["TRUSTED_TYPES"]
 TRUSTED_TYPES = (
     "sklearn.utils._bunch.Bunch",
     "sklearn_clue.bayesian._chains.ChainStart",
+    "sklearn_clue.bayesian._ensemble.DeepEnsembleClassifier",
+    "sklearn_clue.bayesian._ensemble.DeepEnsembleRegressor",
     "sklearn_clue.bayesian._mlp.BayesianMLPClassifier",
     "sklearn_clue.bayesian._mlp.BayesianMLPRegressor",
     "sklearn_clue.encoding.ColumnSchema",

@@ -10,7 +10,6 @@ on the paper's splits. Every mode ends with its bars and exits with 1 if one is 
 """
 
 import argparse
-import math
 import resource
 import sys
 import time
@@ -29,12 +28,18 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from torch import nn
 
-from sklearn_clue import BayesianMLPClassifier, BayesianMLPRegressor, TabularEncoder
+from sklearn_clue import (
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    DeepEnsembleClassifier,
+    DeepEnsembleRegressor,
+    TabularEncoder,
+)
 from sklearn_clue._progress import EpochProgress
 from sklearn_clue._torch import as_tensor
 from sklearn_clue.bayesian._chains import ChainSettings, run_chains
 from sklearn_clue.bayesian._diagnostics import split_r_hat
-from sklearn_clue.bayesian._targets import GaussianNLL, cross_entropy
+from sklearn_clue.bayesian._targets import cross_entropy
 from sklearn_clue.datasets import (
     fetch_compas,
     fetch_credit_default,
@@ -87,63 +92,6 @@ class Bars:
 # Other models -------------------------------------------------------------------------
 
 
-class DeepEnsemble:
-    """Five networks of our shape, each trained by Adam with early stopping."""
-
-    def __init__(self, is_regression, seed, n_members=5):
-        self.is_regression, self.seed, self.n_members = is_regression, seed, n_members
-
-    def fit(self, X, y):
-        self.encoder = TabularEncoder().fit(X)
-        x, y = self.encoder.transform(X), np.asarray(y, dtype=float)
-        self.mean, self.std = (y.mean(), y.std()) if self.is_regression else (0, 1)
-        y = (y - self.mean) / self.std
-        self.members = []
-        for member in range(self.n_members):
-            seed = 100 * self.seed + member
-            parts = train_test_split(x, y, test_size=0.1, random_state=seed)
-            x_train, x_valid, y_train, y_valid = map(as_tensor, parts)
-            torch.manual_seed(seed)
-            network = plain_network(x.shape[1], 2)
-            optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
-            best, best_state, patience = math.inf, None, 0
-            while patience < 10:
-                for rows in torch.randperm(len(x_train)).split(128):
-                    optimizer.zero_grad()
-                    self.nll(network(x_train[rows]), y_train[rows]).mean().backward()
-                    optimizer.step()
-                with torch.no_grad():
-                    loss = self.nll(network(x_valid), y_valid).mean().item()
-                patience += 1
-                if loss < best:
-                    best, patience = loss, 0
-                    best_state = {
-                        name: value.clone()
-                        for name, value in network.state_dict().items()
-                    }
-            network.load_state_dict(best_state)
-            self.members.append(network)
-        return self
-
-    def nll(self, outputs, y):
-        if self.is_regression:
-            return GaussianNLL(0.01)(outputs, y[:, None])
-        return nn.functional.cross_entropy(outputs, y.long(), reduction="none")
-
-    def outputs(self, X):
-        x = as_tensor(self.encoder.transform(X))
-        with torch.no_grad():
-            return torch.stack([network(x) for network in self.members]).double()
-
-    def predict_proba(self, X):
-        return self.outputs(X).softmax(-1).mean(0).numpy()
-
-    def moments(self, X):
-        mean, raw = self.outputs(X).unbind(-1)
-        std = nn.functional.softplus(raw) + 0.01
-        return (mean * self.std + self.mean).numpy(), (std * self.std).numpy()
-
-
 class Residual(nn.Module):
     """A rectified layer with a residual connection."""
 
@@ -186,8 +134,8 @@ def compare(name, seed):
             TabularEncoder(), kind(500, min_samples_leaf=2, random_state=seed, n_jobs=2)
         )
 
-    ensemble = DeepEnsemble(is_regression, seed)
     if is_regression:
+        ensemble = DeepEnsembleRegressor(random_state=seed)
         ridge = make_pipeline(TabularEncoder(), BayesianRidge())
 
         def ridge_moments():
@@ -195,16 +143,21 @@ def compare(name, seed):
                 part[None] for part in ridge.fit(X, y).predict(X_test, return_std=True)
             )
 
+        def ensemble_moments():
+            moments = ensemble.fit(X, y).posterior_predictive(X_test)
+            return moments[..., 0], moments[..., 1]
+
         models = {
             "Bayesian ridge": ridge_moments,
             "MLPRegressor": lambda: constant_noise(network(MLPRegressor), X, y, X_test),
             "random forest": lambda: constant_noise(
                 forest(RandomForestRegressor), X, y, X_test
             ),
-            "deep ensemble (5)": lambda: ensemble.fit(X, y).moments(X_test),
+            "deep ensemble (5)": ensemble_moments,
         }
     else:
         linear = make_pipeline(TabularEncoder(), LogisticRegression(max_iter=1000))
+        ensemble = DeepEnsembleClassifier(random_state=seed)
         models = {
             "logistic regression": lambda: linear.fit(X, y).predict_proba(X_test),
             "MLPClassifier": lambda: (

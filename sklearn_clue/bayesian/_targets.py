@@ -52,12 +52,14 @@ class ClassTarget:
             factors = compute_class_weight(
                 self.class_weight, classes=self.classes_, y=self.classes_[codes]
             )
-        if not (np.isfinite(factors).all() and (factors >= 0).all()):
+        weight = weight * factors[codes]
+        is_weight = np.isfinite(factors).all() and (factors >= 0).all()
+        if not (is_weight and weight.any()):
             raise ValueError(
                 "class_weight must give each class a finite number that is at least "
-                f"0, got {self.class_weight!r}."
+                f"0, and some class more, got {self.class_weight!r}."
             )
-        return codes, weight * factors[codes]
+        return codes, weight
 
     def _n_network_outputs(self):
         return len(self.classes_)
