@@ -8,7 +8,12 @@ from abc import abstractmethod
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
-from sklearn.utils import check_consistent_length, check_random_state, gen_batches
+from sklearn.utils import (
+    Bunch,
+    check_consistent_length,
+    check_random_state,
+    gen_batches,
+)
 
 from sklearn_clue._modules import mlp_outputs
 from sklearn_clue._torch import (
@@ -32,7 +37,19 @@ from sklearn_clue._validation import (
     naming,
     with_callbacks,
 )
-from sklearn_clue.bayesian._targets import ClassTarget, NumberTarget, mixture_quantile
+from sklearn_clue.bayesian._calibration import (
+    MIN_ROWS,
+    conformal_scores,
+    conformal_tail,
+    find_scale,
+    find_temperature,
+)
+from sklearn_clue.bayesian._targets import (
+    ClassTarget,
+    GaussianMoments,
+    NumberTarget,
+    mixture_quantile,
+)
 from sklearn_clue.encoding import EncoderOwner
 from sklearn_clue.persistence import VersionedState
 from sklearn_clue.uncertainty import (
@@ -98,6 +115,7 @@ class NetworkPosterior(
             # An interrupt from here on must not leave old draws with a new encoder.
             vars(self).pop("coefs_", None)
             self._fit_encoder(X, weight)
+        vars(self).pop("calibration_", None)
         # The posterior sees no difference between a row of weight 2 and the row twice,
         # nor in the order of rows. After this, neither does the sampler.
         weight, x, y = merge_repeated_rows(weight, self._encode(X), y)
@@ -134,6 +152,43 @@ class NetworkPosterior(
         coefs, intercepts : lists of ndarray
             Per layer, of shapes (n_draws, n_in, n_out) and (n_draws, n_out).
         """
+
+    def calibrate(self, X, y):
+        """Adjust how sure the predictions are by rows that were not trained on.
+
+        All that the estimator says changes alike, and so does what explainers see of
+        it. A second call replaces the first, and `fit` undoes it.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Held-out rows, at least 20. Some hundred are better.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Their targets.
+
+        Returns
+        -------
+        self : object
+            The calibrated estimator.
+        """
+        check_is_fitted(self, "coefs_")
+        x = self._read_rows(X)
+        with naming("y"):
+            y = self._read_target(y, go_on=True)
+            check_consistent_length(X, y)
+        if len(y) < MIN_ROWS:
+            raise ValueError(
+                f"Calibration needs at least {MIN_ROWS} rows, got {len(y)}. Hold out "
+                "more rows, or leave the model as it is."
+            )
+        outputs = torch.as_tensor(self._outputs(x, lambda outputs: outputs, axis=1))
+        self.calibration_ = self._calibration(outputs, y)
+        return self
+
+    @abstractmethod
+    def _calibration(self, outputs, y):
+        """Learn what `_head` needs from what the networks say of held-out rows."""
 
     def uncertainty_provider(self):
         """View the posterior as a differentiable function of encoded rows.
@@ -211,6 +266,10 @@ class NetworkPosterior(
 
 class PosteriorClassifier(ClassTarget, ClassifierMixin, NetworkPosterior):
     """Networks that predict classes together."""
+
+    def _calibration(self, outputs, codes):
+        temperature = find_temperature(outputs, torch.as_tensor(codes))
+        return Bunch(temperature=temperature, n_rows=len(codes))
 
     def predict(self, X):
         """Predict the most probable class.
@@ -317,6 +376,17 @@ class PosteriorRegressor(NumberTarget, RegressorMixin, NetworkPosterior):
         tags.target_tags.multi_output = True
         return tags
 
+    def _calibration(self, outputs, y):
+        y, _ = self._prepare_target(y.reshape(len(y), -1), None, go_on=True)
+        y = torch.as_tensor(y)
+        mean, std = GaussianMoments(self.noise_floor)(outputs)
+        moments_of_outputs = zip(mean.unbind(-1), std.unbind(-1), y.T, strict=True)
+        scale = np.array([find_scale(*parts) for parts in moments_of_outputs])
+        moments = GaussianMoments.rescale(mean, std, torch.as_tensor(scale))
+        return Bunch(
+            scale=scale, scores=to_numpy(conformal_scores(*moments, y)), n_rows=len(y)
+        )
+
     def predict(self, X, return_std=False):
         """Predict the mean of the target, and on request its spread.
 
@@ -375,15 +445,18 @@ class PosteriorRegressor(NumberTarget, RegressorMixin, NetworkPosterior):
             raise ValueError(
                 f"coverage must be between 0 and 1, both excluded, got {coverage!r}."
             )
-        head = self._head()
-        levels = (0.5 - coverage / 2, 0.5 + coverage / 2)
-        bounds = self._outputs(
-            self._read_rows(X),
-            lambda outputs: torch.stack(
-                [mixture_quantile(*head(outputs), level) for level in levels]
-            ),
-            axis=1,
-        )
+        rows, head, tail = self._read_rows(X), self._head(), (1 - coverage) / 2
+        if hasattr(self, "calibration_"):
+            scores = torch.as_tensor(self.calibration_.scores)
+            tail = conformal_tail(scores, coverage)
+
+        def bounds_of(outputs):
+            mean, std = head(outputs)
+            # From below, where levels near the end have all their digits.
+            low, high = (mixture_quantile(m, std, tail) for m in (mean, -mean))
+            return torch.stack([low, -high])
+
+        bounds = self._outputs(rows, bounds_of, axis=1)
         return np.stack([self._in_units(bound) for bound in bounds], axis=-1)
 
     def predict_uncertainty(self, X):

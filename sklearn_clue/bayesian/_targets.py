@@ -71,7 +71,8 @@ class ClassTarget:
         return cross_entropy
 
     def _head(self):
-        return softmax
+        calibration = getattr(self, "calibration_", None)
+        return Softmax(calibration.temperature if calibration else 1.0)
 
     def _monitored(self, outputs):
         return self._head()(outputs)[..., 1:]
@@ -96,7 +97,7 @@ class NumberTarget:
         n_outputs = 1 if y.ndim == 1 else y.shape[1]
         if go_on and n_outputs != len(self.target_mean_):
             raise ValueError(
-                f"y has {n_outputs} output(s), but the chains were started with "
+                f"y has {n_outputs} output(s), but the networks have "
                 f"{len(self.target_mean_)}. Pass the same outputs, or fit anew."
             )
         self._is_single = y.ndim == 1
@@ -126,7 +127,8 @@ class NumberTarget:
         return GaussianNLL(self.noise_floor)
 
     def _head(self):
-        return GaussianMoments(self.noise_floor)
+        calibration = getattr(self, "calibration_", None)
+        return GaussianMoments(self.noise_floor, calibration and calibration.scale)
 
     def _monitored(self, outputs):
         return self._head()(outputs)[0]
@@ -147,20 +149,48 @@ def cross_entropy(outputs, codes):
     return loss.view(codes.shape)
 
 
-def softmax(outputs):
+class Softmax:
     """Class probabilities of each network."""
-    return outputs.softmax(-1)
+
+    def __init__(self, temperature=1.0):
+        self.temperature = temperature
+
+    def __call__(self, outputs):
+        if self.temperature == 1:
+            return outputs.softmax(-1)
+        return self.log_proba(outputs, self.temperature).exp()
+
+    @staticmethod
+    def log_proba(outputs, temperature):
+        """Temper what the networks say together; each deviates from it as before.
+
+        Dividing the logits of each network would also blow up their disagreement, and
+        networks that are unsure because they disagree could never become sure.
+        """
+        own = outputs.log_softmax(-1)
+        together = own.logsumexp(0) - math.log(len(own))
+        return (own + (1 / temperature - 1) * together).log_softmax(-1)
 
 
 class GaussianMoments:
     """Mean and standard deviation that each network predicts, standardised."""
 
-    def __init__(self, noise_floor):
+    def __init__(self, noise_floor, scale=None):
         self.noise_floor = noise_floor
+        self.scale = scale  # of the spread of all networks together, per output
 
     def __call__(self, outputs):
         mean, raw = outputs.chunk(2, dim=-1)
-        return mean, torch.nn.functional.softplus(raw) + self.noise_floor
+        std = torch.nn.functional.softplus(raw) + self.noise_floor
+        if self.scale is None:
+            return mean, std
+        return self.rescale(mean, std, torch.as_tensor(self.scale).to(mean))
+
+    @staticmethod
+    def rescale(mean, std, scale):
+        """Stretch mixtures about their mean, disagreement and noise alike."""
+        center = mean.mean(0)
+        return center + scale * (mean - center), scale * std
 
 
 class GaussianNLL(GaussianMoments):
@@ -172,15 +202,21 @@ class GaussianNLL(GaussianMoments):
         return (std.log() + 0.5 * ((y - mean) / std) ** 2 + constant).sum(-1)
 
 
+def normal_cdf(z):
+    """Cumulative standard normal; unlike torch's, it has its digits in the tail."""
+    return 0.5 * torch.special.erfc(-z / math.sqrt(2))
+
+
 def mixture_quantile(mean, std, level):
     """Quantile of an equal mixture of Gaussians along the first axis, by bisection."""
-    component = mean + std * torch.special.ndtri(mean.new_tensor(level))
+    level = torch.as_tensor(level).to(mean)
+    component = mean + std * torch.special.ndtri(level)
     # Below the lowest quantile of a component all of them have less mass than the
     # level, above the highest all have more.
     low, high = component.amin(0), component.amax(0)
     for _ in range(50):
         middle = (low + high) / 2
-        is_below = torch.special.ndtr((middle - mean) / std).mean(0) < level
+        is_below = normal_cdf((middle - mean) / std).mean(0) < level
         low, high = (
             torch.where(is_below, middle, low),
             torch.where(is_below, high, middle),

@@ -827,7 +827,7 @@ def test_going_on_with_fewer_classes_keeps_them_all():
 def test_going_on_with_other_outputs_or_columns_is_an_error():
     X, y = _noisy_line()
     model = _regressor(warm_start=True).fit(X, y)
-    with pytest.raises(ValueError, match="2 output.*started with 1"):
+    with pytest.raises(ValueError, match="2 output.*networks have 1"):
         model.fit(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="1 features, but .* expecting 2 features"):
         model.fit(X[:, :1], y)
