@@ -10,7 +10,7 @@ __all__ = ["TRUSTED_TYPES"]
 #: Types that `skops.io.load` must be told to trust, for all estimators of the package.
 TRUSTED_TYPES = (
     "sklearn.utils._bunch.Bunch",
-    "sklearn_clue.bayesian._chains.ChainStart",
+    "sklearn_clue.bayesian._chains.ChainState",
     "sklearn_clue.bayesian._ensemble.DeepEnsembleClassifier",
     "sklearn_clue.bayesian._ensemble.DeepEnsembleRegressor",
     "sklearn_clue.bayesian._mlp.BayesianMLPClassifier",

@@ -28,6 +28,20 @@ from sklearn_clue.exceptions import ChainDivergedError
 # chain diverges as soon as it is frozen.
 MIN_ADAPTATION = 120
 
+# The step size is learned from the energy error of single steps, tried every so many
+# iterations of the adaptation, after the first ones. A step of an exact Hamiltonian
+# chain that a Metropolis test would accept nine times in ten leaves no bias that could
+# be told from the Monte Carlo error of a hundred draws.
+TRIAL_INTERVAL = 4
+FIRST_TRIAL = 20
+ACCEPTANCE = 0.9
+
+# What an excursion leaves of the step size, and how far apart checkpoints are and how
+# long failures are remembered, in iterations.
+SHRINKAGE = 0.8
+CHECKPOINT_INTERVAL = 10
+FAILURE_MEMORY = 200
+
 
 @dataclass(frozen=True, kw_only=True)
 class ChainSettings:
@@ -45,6 +59,8 @@ class ChainSettings:
     prior_rate: float
     momentum_interval: int | None  # iterations
     prior_interval: int | None  # iterations; None leaves the precisions at one
+    prior_scale: float = 1.0  # standard deviations of weights at a precision of one
+    max_growth: float = 1.0  # of the step size while it is adapted
     device: str = "cpu"
 
     @property
@@ -52,21 +68,22 @@ class ChainSettings:
         return self.burn_in + self.n_draws * self.thinning
 
 
-class ChainStart(NamedTuple):
+class ChainState(NamedTuple):
     """All that a chain needs to go on where it stopped, as arrays per chain."""
 
-    position: np.ndarray
-    step: np.ndarray
+    weights: np.ndarray
+    precision: np.ndarray  # per layer
+    step: np.ndarray  # the kernel, of weights and then scales of layers
     retention: np.ndarray
     noise_scale: np.ndarray
-    precision: np.ndarray
+    step_size: np.ndarray
 
 
 class ChainResult(NamedTuple):
     """What a run leaves behind."""
 
     draws: np.ndarray  # (n_chains, n_draws, n_weights)
-    end: ChainStart
+    end: ChainState
     energy: np.ndarray  # (n_epochs, n_chains), nats
     temperature: np.ndarray  # (n_epochs, n_chains)
     n_rejected: np.ndarray  # (n_chains,), epochs
@@ -100,7 +117,7 @@ def run_chains(
     progress : EpochProgress
         Is told about each epoch.
 
-    start : ChainStart, default=None
+    start : ChainState, default=None
         Where to go on. None starts anew.
 
     checkpoint : Checkpoint, default=None
@@ -217,9 +234,116 @@ class _Sampler(torch.optim.Optimizer):
     def step(self, closure):
         loss = closure()
         (weights,) = self.param_groups[0]["params"]
+        gradient = self.chains.gradient(weights.grad)
+        if self.chains.is_trial_due():
+            with torch.no_grad():
+                weights.copy_(self.chains.begin_trial(gradient))
+            closure()  # on the same batch
+            self.chains.end_trial(weights.grad)
         with torch.no_grad():
-            weights.copy_(self.chains.advance(weights.grad))
+            weights.copy_(self.chains.advance(gradient))
         return loss
+
+
+class LayerScales:
+    """The hierarchical prior, in coordinates in which a chain can move.
+
+    Weights of a layer are w = exp(u) z, with z ~ Normal(0, 1 / unit precision) and the
+    precision λ = exp(-2 u) ~ Gamma(shape, rate). The chain moves z and u together.
+
+    Differs from the paper, where w moves and λ is drawn given w from time to time. The
+    thousands of weights of a layer leave λ a few per cent to move in, so it takes
+    thousands of draws to get to where the data want it. We do both: `redraw` is that
+    draw, and helps where the data know the weights of a layer well.
+
+    Parameters
+    ----------
+    module : MLPStack
+        The networks.
+
+    shape, rate : float
+        Parameters of the hyperprior.
+
+    prior_scale : float
+        What λ = 1 means, in standard deviations of He's initial weights.
+
+    is_free : bool
+        Whether there is a hyperprior. If not λ stays at one, and positions hold no u.
+    """
+
+    def __init__(self, module, shape, rate, prior_scale, is_free):
+        self.layer = module.layer
+        self.n_weights = len(module.layer)
+        self.sizes = [(n_in + 1) * n_out for n_in, n_out in module.shapes]
+        self.n_layers = len(self.sizes)
+        self.unit_precision = module.unit_precision / prior_scale**2
+        self.shape, self.rate, self.is_free = shape, rate, is_free
+        n_scales = self.n_layers if is_free else 0
+        # Curvature of the prior: p for a weight with the precision p, and 4 λ rate at
+        # the mode of u, where that is 4 shape.
+        scales = self.unit_precision.new_full((n_scales,), 4.0 * shape)
+        self.curvature = torch.cat([self.unit_precision, scales])
+        scales = torch.arange(n_scales, device=self.layer.device)
+        self.unit = torch.cat([module.unit, int(module.unit.max()) + 1 + scales])
+
+    def position(self, weights, precision):
+        """Coordinates of weights, given the precision of each layer."""
+        if not self.is_free:
+            return weights.clone()
+        return torch.cat(
+            [weights * self._by_weight(precision.sqrt()), -0.5 * precision.log()], 1
+        )
+
+    def weights(self, position):
+        """Weights at a position."""
+        return position[:, : self.n_weights] * self._scale(position)
+
+    def precision(self, position):
+        """The precision λ of each layer."""
+        if not self.is_free:
+            return position.new_ones(len(position), self.n_layers)
+        return (-2 * position[:, self.n_weights :]).exp()
+
+    def gradient(self, position, gradient):
+        """Gradient of the whole energy, from that of the data's by the weights."""
+        gradient = gradient * self._scale(position)
+        z = position[:, : self.n_weights]
+        total = torch.addcmul(gradient, self.unit_precision, z)
+        if not self.is_free:
+            return total
+        # dU/du = Σ w dU/dw = Σ z dU/dz over the layer, and of the prior of u, whose
+        # density is that of λ times dλ/du, so λ^shape exp(-rate λ).
+        by_scale = 2 * (self.shape - self.rate * self.precision(position))
+        of_data = [part.sum(1) for part in (gradient * z).split(self.sizes, 1)]
+        return torch.cat([total, by_scale + torch.stack(of_data, 1)], 1)
+
+    def energy(self, position):
+        """Energy of the prior, up to a constant."""
+        z = position[:, : self.n_weights]
+        energy = 0.5 * (self.unit_precision * z.square()).sum(1, dtype=torch.float64)
+        if not self.is_free:
+            return energy
+        u = position[:, self.n_weights :].double()
+        return energy + (2 * self.shape * u + self.rate * (-2 * u).exp()).sum(1)
+
+    def redraw(self, state, rng):
+        """Draw the precisions given the weights, which stay where they are."""
+        weights = self.weights(state.position)
+        precision = _sghmc.sample_precision(
+            weights, self.layer, self.unit_precision, self.shape, self.rate, rng
+        )
+        # Velocities are those of z, at rest independent of all positions: they stay.
+        return state._replace(position=self.position(weights, precision))
+
+    def _scale(self, position):
+        if not self.is_free:
+            return 1.0
+        return self._by_weight(position[:, self.n_weights :].exp())
+
+    def _by_weight(self, values):
+        """Repeat a value per layer for all of its weights."""
+        parts = zip(values.split(1, 1), self.sizes, strict=True)
+        return torch.cat([value.expand(-1, size) for value, size in parts], 1)
 
 
 class _Chains(Callback):
@@ -248,25 +372,33 @@ class _Chains(Callback):
         self.rng = rng
         self.progress = progress
         n_chains = len(module.weights)
-        n_layers = len(module.shapes)
+        self.scales = LayerScales(
+            module,
+            settings.prior_shape,
+            settings.prior_rate,
+            settings.prior_scale,
+            is_free=settings.prior_interval is not None,
+        )
+        self.step_size = module.weights.new_full((n_chains, 1), settings.step_size)
         if start is None:
-            self.state = _sghmc.init(module.weights.detach().clone())
-            self.precision = torch.ones(n_chains, n_layers, device=settings.device)
+            weights = module.weights.detach()
+            ones = weights.new_ones(n_chains, self.scales.n_layers)
+            self.state = _sghmc.init(self.scales.position(weights, ones))
         else:
-            tensors = [torch.as_tensor(part, device=settings.device) for part in start]
-            *state, self.precision = tensors
-            position, *kernel = state
+            weights, precision, *kernel, self.step_size = (
+                torch.as_tensor(part, device=settings.device) for part in start
+            )
+            position = self.scales.position(weights, precision)
             self.state = _sghmc.freeze(
                 _sghmc.State(position, torch.zeros_like(position), *kernel)
             )
             self.state = _sghmc.resample_velocity(self.state, generator)
-            with torch.no_grad():
-                module.weights.copy_(position)
-        self._set_prior()
-        self.guard = EnergyGuard(n_chains, total_weight)
-        self.checkpoints = deque(maxlen=10)
-        self._checkpoint()
-        self.vouched = self.state.position
+            self._show_weights()
+        self.guard = EnergyGuard(
+            n_chains, total_weight, memory=-(-FAILURE_MEMORY // n_batches)
+        )
+        self.checkpoints = deque([self.state.position.clone()], maxlen=40)
+        self.first = self.vouched = self.state.position
         self.iteration = 0
         self.draws, self.energies, self.temperatures = [], [], []
         self.batch_generator = batch_generator
@@ -275,18 +407,52 @@ class _Chains(Callback):
         if found:
             self._restore(found)
 
+    def gradient(self, gradient):
+        """Gradient of the whole energy, from that of the data's by the weights."""
+        return self.scales.gradient(self.state.position, gradient)
+
+    def is_trial_due(self):
+        """Say whether the energy error of a step is to be measured now."""
+        iteration = self.iteration + 1
+        return (
+            FIRST_TRIAL < iteration <= self.settings.n_adaptation
+            and iteration % TRIAL_INTERVAL == 0
+        )
+
+    def begin_trial(self, gradient):
+        """Take a step that nobody will see, and give the weights that it leads to."""
+        position, *motion = _sghmc.trial(self.state, gradient, self.generator)
+        before = self.energy.batches[-1] + self.scales.energy(self.state.position)
+        self._trial = position, motion, before
+        return self.scales.weights(position)
+
+    def end_trial(self, gradient):
+        """Learn the step size from the error of the trial, chain by chain."""
+        position, motion, before = self._trial
+        gradient = self.scales.gradient(position, gradient)
+        after = self.energy.batches.pop() + self.scales.energy(position)
+        error = after - before + _sghmc.energy_gain(self.state, *motion, gradient)
+        accepted = torch.exp(-error).clamp_max_(1).nan_to_num_(0.0)
+        # Robbins and Monro, with a rate that does not vanish: the chain may still be on
+        # its way, to where the energy bends more.
+        n_trials = (self.iteration + 1) // TRIAL_INTERVAL
+        rate = max(0.4 / (1 + n_trials / 20) ** 0.7, 0.02)
+        change = (rate * (accepted - ACCEPTANCE)).exp()[:, None]
+        longest = self.settings.max_growth * self.settings.step_size
+        self.step_size = (self.step_size * change).clamp_max_(longest)
+        self.step_size = self.step_size.to(self.state.position.dtype)
+
     def advance(self, gradient):
-        """Take one step from the gradient of the data's energy."""
+        """Take one step from the gradient of the whole energy."""
         settings = self.settings
         self.iteration += 1
-        gradient = torch.addcmul(gradient, self.prior, self.state.position)
         if self.iteration <= settings.n_adaptation:
             self.state = _sghmc.adapt(
                 self.state,
                 gradient,
-                floor=self.prior,
-                unit=self.module.unit,
-                step_size=settings.step_size,
+                floor=self.scales.curvature,
+                unit=self.scales.unit,
+                step_size=self.step_size,
                 friction=settings.friction,
                 is_exact=self.n_batches == 1,
             )
@@ -297,18 +463,11 @@ class _Chains(Callback):
             self.state = _sghmc.resample_velocity(self.state, self.generator)
         # Not before the weights have found their scale: the output layer starts small,
         # and a precision drawn to fit that would hold it there.
-        is_settled = self.iteration > settings.n_adaptation
-        if is_settled and self._is_due(settings.prior_interval):
-            self.precision = _sghmc.sample_precision(
-                self.state.position,
-                self.module.layer,
-                self.module.unit_precision,
-                settings.prior_shape,
-                settings.prior_rate,
-                self.rng,
-            )
-            self._set_prior()
-        return self.state.position
+        if self.iteration > MIN_ADAPTATION and self._is_due(settings.prior_interval):
+            self.state = self.scales.redraw(self.state, self.rng)
+        if self._is_due(max(CHECKPOINT_INTERVAL, self.n_batches)):
+            self.checkpoints.append(self.state.position.clone())
+        return self.scales.weights(self.state.position)
 
     def begin(self, row_energies):
         """Take the energies of all rows at the first weights as the reference."""
@@ -321,6 +480,7 @@ class _Chains(Callback):
 
     def on_epoch_begin(self, net, **kwargs):
         self.energy.batches.clear()
+        self.first = self.state.position
         self.progress.begin_epoch()
 
     def on_epoch_end(self, net, **kwargs):
@@ -334,19 +494,12 @@ class _Chains(Callback):
         # A step shows in the energy of the next batch only: an epoch that was accepted
         # vouches for the position it began at, not for the one it ended at.
         accepted = torch.as_tensor(~is_lost, device=self.settings.device)[:, None]
-        self.vouched = torch.where(
-            accepted, self.checkpoints[-1][0].position, self.vouched
-        )
-        for chain in np.flatnonzero(is_lost):
-            self._return(chain, epoch)
+        self.vouched = torch.where(accepted, self.first, self.vouched)
         if is_lost.any():
-            self._set_prior()
-            with torch.no_grad():
-                self.module.weights.copy_(self.state.position)
-        self._checkpoint()
+            self._return(is_lost, epoch)
         drawing = epoch - self.settings.burn_in
         if drawing > 0 and drawing % self.settings.thinning == 0:
-            self.draws.append(self.vouched)
+            self.draws.append(self.scales.weights(self.vouched))
         if self.saved is not None:
             if epoch == self.settings.n_epochs or self.saved.is_due():
                 self.saved.save(self._snapshot())
@@ -360,21 +513,21 @@ class _Chains(Callback):
     def result(self):
         """Collect what the run has so far."""
         state = self.state
-        end = ChainStart(
+        weights = self.scales.weights(state.position)
+        end = ChainState(
             *(
                 to_numpy(part)
                 for part in (
-                    state.position,
+                    weights,
+                    self.scales.precision(state.position),
                     state.step,
                     state.retention,
                     state.noise_scale,
-                    self.precision,
+                    self.step_size,
                 )
             )
         )
-        draws = (
-            torch.stack(self.draws, 1) if self.draws else state.position[:, None][:, :0]
-        )
+        draws = torch.stack(self.draws, 1) if self.draws else weights[:, None][:, :0]
         return ChainResult(
             draws=to_numpy(draws),
             end=end,
@@ -388,8 +541,8 @@ class _Chains(Callback):
         """All that the rest of the run depends on, after an epoch."""
         return {
             "state": tuple(self.state),
-            "precision": self.precision,
-            "checkpoints": [(tuple(s), precision) for s, precision in self.checkpoints],
+            "step_size": self.step_size,
+            "checkpoints": list(self.checkpoints),
             "vouched": self.vouched,
             "iteration": self.iteration,
             "draws": self.draws,
@@ -397,7 +550,7 @@ class _Chains(Callback):
             "temperatures": _as_tensors(self.temperatures),
             "guard": {
                 "recent": [_as_tensors(pair) for pair in self.guard.recent],
-                "counts": _as_tensors([self.guard.n_rejected, self.guard.n_failures]),
+                "counts": _as_tensors(self.guard.counts()),
             },
             "noise": self.generator.get_state(),
             "batches": self.batch_generator.get_state(),
@@ -407,10 +560,9 @@ class _Chains(Callback):
     def _restore(self, found):
         """Go back to where `_snapshot` was taken."""
         self.state = _sghmc.State(*found["state"])
-        self.precision = found["precision"]
+        self.step_size = found["step_size"]
         self.checkpoints.clear()
-        for state, precision in found["checkpoints"]:
-            self.checkpoints.append((_sghmc.State(*state), precision))
+        self.checkpoints.extend(found["checkpoints"])
         self.vouched = found["vouched"]
         self.iteration = found["iteration"]
         self.draws = found["draws"]
@@ -419,53 +571,55 @@ class _Chains(Callback):
         self.guard.recent.clear()
         for pair in found["guard"]["recent"]:
             self.guard.recent.append(tuple(to_numpy(part) for part in pair))
-        self.guard.n_rejected, self.guard.n_failures = (
-            to_numpy(part) for part in found["guard"]["counts"]
-        )
+        self.guard.set_counts([to_numpy(part) for part in found["guard"]["counts"]])
         # The states of generators live on the CPU, whatever they generate for.
         self.generator.set_state(found["noise"].cpu())
         self.batch_generator.set_state(found["batches"].cpu())
         self.rng.bit_generator.state = found["gibbs"]
-        self._set_prior()
-        with torch.no_grad():
-            self.module.weights.copy_(self.state.position)
+        self._show_weights()
 
     def _is_due(self, interval):
         return interval is not None and self.iteration % interval == 0
 
-    def _set_prior(self):
-        # The gradient of -log Normal(w; 0, 1 / p) is p w, and its curvature p.
-        self.prior = self.precision[:, self.module.layer] * self.module.unit_precision
+    def _show_weights(self):
+        with torch.no_grad():
+            self.module.weights.copy_(self.scales.weights(self.state.position))
 
-    def _checkpoint(self):
-        # A chain that returns gets a new velocity, so none is kept.
-        self.checkpoints.append((self.state._replace(velocity=None), self.precision))
+    def _return(self, is_lost, epoch):
+        """Put chains back to a checkpoint, the further the more often, and slow them.
 
-    def _return(self, chain, epoch):
-        """Put a chain back to a checkpoint: the further, the more often in a row."""
-        n_failures = self.guard.n_failures[chain]
-        if n_failures > self.guard.max_failures:
-            raise ChainDivergedError(
-                f"Chain {chain} diverged at epoch {epoch} and did not recover in "
-                f"{self.guard.max_failures} attempts: its training energy is "
-                f"{self.energies[-1][chain]:.3g} nats after "
-                f"{self.guard.reference()[chain]:.3g} before. Lower step_size (now "
-                f"{self.settings.step_size}), or raise burn_in (now "
-                f"{self.settings.burn_in} epochs) so that the mass is estimated longer."
-            )
-        # The way into an excursion begins before the energy shows it. Each failure
-        # has left a checkpoint of its own, hence not the powers of two themselves.
-        back = min(2**n_failures - 1, len(self.checkpoints))
-        state, precision = self.checkpoints[-back]
-        chosen = torch.zeros(len(precision), dtype=bool, device=precision.device)
-        chosen[chain] = True
-        if self.state.second_moment is None and state.second_moment is not None:
-            state = _sghmc.freeze(state)
-            if not state.step.any():  # the very start, before there was a kernel
-                state = self.state._replace(position=state.position)
-        fresh = _sghmc.resample_velocity(state, self.generator)
-        self.state = _sghmc.restore(self.state, fresh, chosen)
-        self.precision = torch.where(chosen[:, None], precision, self.precision)
+        An excursion says that the step is too long for where the chain goes. That the
+        step shrinks while draws are taken is an adaptation that comes to its end.
+        """
+        position = self.state.position.clone()
+        for chain in np.flatnonzero(is_lost):
+            n_failures = self.guard.n_failures[chain]
+            if n_failures > self.guard.max_failures:
+                raise ChainDivergedError(
+                    f"Chain {chain} diverged at epoch {epoch} and did not recover in "
+                    f"{self.guard.max_failures} attempts: its training energy is "
+                    f"{self.energies[-1][chain]:.3g} nats after "
+                    f"{self.guard.reference()[chain]:.3g} before. Its step_size was "
+                    f"lowered from {self.settings.step_size:.3g} to "
+                    f"{self.step_size[chain].item():.3g} on the way. Look for values "
+                    "in the data that are no numbers, or enormous."
+                )
+            # The way into an excursion begins before the energy shows it. Later
+            # checkpoints may be on that way, and are not to be returned to again.
+            back = min(2 * n_failures, len(self.checkpoints))
+            for later in list(self.checkpoints)[-back + 1 :]:
+                later[chain] = self.checkpoints[-back][chain]
+            position[chain] = self.checkpoints[-back][chain]
+        chosen = torch.as_tensor(is_lost, device=position.device)[:, None]
+        factor = torch.where(chosen, SHRINKAGE, 1.0).to(position.dtype)
+        self.step_size = self.step_size * factor
+        self.state = self.state._replace(position=position)
+        if self.state.step.any():  # else the chain has not begun to move
+            self.state = _sghmc.rescale(self.state, factor, self.settings.friction)
+            fresh = _sghmc.resample_velocity(self.state, self.generator)
+            velocity = torch.where(chosen, fresh.velocity, self.state.velocity)
+            self.state = self.state._replace(velocity=velocity)
+        self._show_weights()
 
 
 def _as_tensors(arrays):
@@ -502,17 +656,39 @@ class EnergyGuard:
     window : int, default=20
         Accepted epochs that the median looks back.
 
-    max_failures : int, default=10
+    max_failures : int, default=40
         Rejections in a row after which a chain counts as diverged.
+
+    memory : int, default=20
+        Accepted epochs after which earlier rejections are forgotten. One is not
+        enough: it may be a step on the way out.
     """
 
-    def __init__(self, n_chains, total_weight, width=10.0, window=20, max_failures=10):
+    def __init__(
+        self,
+        n_chains,
+        total_weight,
+        width=10.0,
+        window=20,
+        max_failures=40,
+        memory=20,
+    ):
         self.variance = max(total_weight, 2.0) / 2
         self.width = width
         self.max_failures = max_failures
         self.recent = deque(maxlen=window)
         self.n_rejected = np.zeros(n_chains, dtype=int)
         self.n_failures = np.zeros(n_chains, dtype=int)
+        self.memory = memory
+        self.n_accepted = np.zeros(n_chains, dtype=int)  # since the last rejection
+
+    def counts(self):
+        """All counts, for `set_counts`."""
+        return [self.n_rejected, self.n_failures, self.n_accepted]
+
+    def set_counts(self, counts):
+        """Go on from earlier counts."""
+        self.n_rejected, self.n_failures, self.n_accepted = counts
 
     def begin(self, energy, variance=0.0):
         """Take the energy of the first weights as the first reference."""
@@ -536,7 +712,10 @@ class EnergyGuard:
         # Not finite is never ordinary, not even after an infinite reference.
         is_ordinary = np.isfinite(energy) & (energy <= reference + self.limit())
         self.n_rejected += ~is_ordinary
-        self.n_failures = np.where(is_ordinary, 0, self.n_failures + 1)
+        self.n_accepted = np.where(is_ordinary, self.n_accepted + 1, 0)
+        self.n_failures = np.where(
+            self.n_accepted >= self.memory, 0, self.n_failures + ~is_ordinary
+        )
         kept = np.where(is_ordinary, energy, reference)
         _, usual = self.recent[-1]
         self.recent.append((kept, np.where(is_ordinary, variance, usual)))

@@ -6,6 +6,7 @@ import os
 import warnings
 from abc import abstractmethod
 from functools import partial
+from itertools import pairwise
 from numbers import Integral, Real
 
 import numpy as np
@@ -32,7 +33,7 @@ from sklearn_clue._validation import (
 from sklearn_clue.bayesian._chains import (
     MIN_ADAPTATION,
     ChainSettings,
-    ChainStart,
+    ChainState,
     run_chains,
 )
 from sklearn_clue.bayesian._checkpoint import Checkpoint
@@ -48,10 +49,17 @@ from sklearn_clue.exceptions import ChainDivergedError
 # processor, and several at once cost little more than one.
 STACK_BELOW = 4_000_000
 
+# Networks with fewer weights are narrow. Their steps cost next to nothing, so their
+# chains are long and see all rows at once where these fit into a batch. Wide ones never
+# do: see `_chain_settings`.
+NARROW_BELOW = 5_000
+
 # What calls for a warning. R-hat is that of training rows, where chains agree a little
-# better than on new ones; rejections are a share of all epochs, of which a healthy
-# chain has one in hundreds.
-MAX_R_HAT = 1.04
+# better than on new ones; with wide networks values up to it were false alarms.
+# Effective and distinct draws are shares of all draws, rejections one of all epochs.
+MAX_R_HAT = 1.1
+MIN_EFFECTIVE = 0.1
+MIN_DISTINCT = 0.8
 MAX_TEMPERATURE = 1.1
 MAX_REJECTED = 0.1
 
@@ -77,6 +85,7 @@ class _BaseBayesianMLP(NetworkPosterior):
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "prior_shape": [Interval(Real, 0, None, closed="neither")],
         "prior_rate": [Interval(Real, 0, None, closed="neither")],
+        "temperature": [Interval(Real, 0, None, closed="neither")],
         "n_chains": [Interval(Integral, 1, None, closed="left")],
         "adaptation_fraction": [Interval(Real, 0, 1, closed="both")],
         "momentum_interval": [Interval(Integral, 1, None, closed="left"), None],
@@ -103,6 +112,7 @@ class _BaseBayesianMLP(NetworkPosterior):
         batch_size,
         prior_shape,
         prior_rate,
+        temperature,
         n_chains,
         adaptation_fraction,
         momentum_interval,
@@ -124,6 +134,7 @@ class _BaseBayesianMLP(NetworkPosterior):
         self.batch_size = batch_size
         self.prior_shape = prior_shape
         self.prior_rate = prior_rate
+        self.temperature = temperature
         self.n_chains = n_chains
         self.adaptation_fraction = adaptation_fraction
         self.momentum_interval = momentum_interval
@@ -149,30 +160,47 @@ class _BaseBayesianMLP(NetworkPosterior):
         starts = self._starts(layer_sizes) if go_on else None
         n_chains = min(self.n_chains, self.n_draws)
         settings = self._chain_settings(layer_sizes, len(tensors[0]), n_chains, go_on)
+        # A weight scales the likelihood of its row, and so does a temperature.
+        x, y, weight = tensors
+        tensors = x, y, weight / self.temperature
         results = self._run(tensors, settings, n_chains, starts)
         self._keep(results, settings, n_chains)
         self._diagnose(results, settings, tensors[0])
         return self.coefs_, self.intercepts_
 
     def _chain_settings(self, layer_sizes, n_rows, n_chains, go_on):
-        n_batches = math.ceil(n_rows / self.batch_size)
+        is_narrow = _count_weights(layer_sizes) < NARROW_BELOW
+        # Gradients of a single batch are exact, and say nothing about how much rows
+        # disagree. Where a few rows of tiny predicted noise pull hard, the step of a
+        # wide network is then that of calm places, and its chain is thrown out. In
+        # several batches the disagreement is gradient noise, and the thermostat slows
+        # such weights.
+        n_batches = max(
+            math.ceil(n_rows / self.batch_size), 1 if is_narrow else min(n_rows, 3)
+        )
         burn_in, thinning = self.burn_in, self.thinning
         # A chain needs iterations, and the fewer rows the fewer of them an epoch has.
-        # On small data more epochs cost little.
         if burn_in == "auto":
+            n_steps = 1000 if is_narrow else 240
             enough = min(math.ceil(480 / n_batches), 80)
-            burn_in = max(40, math.ceil(300 / n_batches), enough)
+            burn_in = max(40, math.ceil(n_steps / n_batches), enough)
         if thinning == "auto":
-            thinning = max(min(3 + 5600 // n_rows, 4), math.ceil(12 / n_batches))
-            thinning = 20 if n_batches == 1 else thinning
+            n_steps = 100 if is_narrow else 15 if n_rows <= self.batch_size else 9
+            thinning = max(min(3 + 5600 // n_rows, 4), math.ceil(n_steps / n_batches))
+            if not is_narrow and n_batches == 3:
+                thinning = math.ceil(n_steps / n_batches)
         n_adaptation = max(
             math.ceil(self.adaptation_fraction * burn_in * n_batches), MIN_ADAPTATION
         )
         if go_on:
             burn_in = n_adaptation = 0
+        # What limits the step is its energy error, where gradients are exact. Else it
+        # is their noise, which the energy error on one batch does not show. Chains of
+        # wide networks mix slowly, and gain more by a longer step than they lose.
+        max_growth = 1.5 if not is_narrow else 10.0 if n_batches == 1 else 1.0
         return ChainSettings(
             layer_sizes=layer_sizes,
-            batch_size=self.batch_size,
+            batch_size=math.ceil(n_rows / n_batches),
             n_draws=math.ceil(self.n_draws / n_chains),
             burn_in=max(burn_in, math.ceil(n_adaptation / n_batches)),
             thinning=thinning,
@@ -181,6 +209,8 @@ class _BaseBayesianMLP(NetworkPosterior):
             friction=self.friction,
             prior_shape=self.prior_shape,
             prior_rate=self.prior_rate,
+            prior_scale=self._prior_scale,
+            max_growth=max_growth,
             momentum_interval=self.momentum_interval,
             prior_interval=self.prior_interval,
             device=str(self.device),
@@ -188,9 +218,7 @@ class _BaseBayesianMLP(NetworkPosterior):
 
     def _run(self, tensors, settings, n_chains, starts):
         """Run the chains in groups, one after the other or in parallel."""
-        shapes = zip(settings.layer_sizes[:-1], settings.layer_sizes[1:], strict=True)
-        n_weights = sum((n_in + 1) * n_out for n_in, n_out in shapes)
-        work = n_weights * min(self.batch_size, len(tensors[0]))
+        work = _count_weights(settings.layer_sizes) * settings.batch_size
         # The grouping must not depend on n_jobs, nor must the draws.
         size = n_chains if work <= STACK_BELOW else 1
         groups = [
@@ -220,7 +248,7 @@ class _BaseBayesianMLP(NetworkPosterior):
                 context=task,
                 estimator=self,
             )
-            start = starts and ChainStart(*(part[list(group)] for part in starts))
+            start = starts and ChainState(*(part[list(group)] for part in starts))
             arguments = (tensors, nll, settings, len(group), seed)
             checkpoint = self._checkpoint(*arguments, start)
             jobs.append(
@@ -308,7 +336,7 @@ class _BaseBayesianMLP(NetworkPosterior):
         coefs, intercepts = unflatten(torch.as_tensor(draws), shapes)
         self.coefs_ = [to_numpy(coef) for coef in coefs]
         self.intercepts_ = [to_numpy(intercept) for intercept in intercepts]
-        self.chain_state_ = ChainStart(
+        self.chain_state_ = ChainState(
             *(
                 np.concatenate(parts)
                 for parts in zip(*(r.end for r in results), strict=True)
@@ -323,7 +351,7 @@ class _BaseBayesianMLP(NetworkPosterior):
             *(coef.shape[1] for coef in self.coefs_),
             self.coefs_[-1].shape[2],
         )
-        n_chains = len(self.chain_state_.position)
+        n_chains = len(self.chain_state_.weights)
         if layer_sizes != known or min(self.n_chains, self.n_draws) != n_chains:
             raise ValueError(
                 f"Cannot go on sampling {n_chains} chain(s) of networks with the layer "
@@ -355,6 +383,8 @@ class _BaseBayesianMLP(NetworkPosterior):
             temperature=np.concatenate(
                 [result.temperature[settings.burn_in :].mean(0) for result in results]
             ),
+            step_size=self.chain_state_.step_size[:, 0],
+            n_distinct=np.array([len(np.unique(chain, axis=0)) for chain in chains]),
             n_rejected_epochs=np.concatenate([r.n_rejected for r in results]),
             energy=[e for result in results for e in result.energy.T],
         )
@@ -366,7 +396,7 @@ class _BaseBayesianMLP(NetworkPosterior):
         found = self.diagnostics_
         hottest = found.temperature.max()
         # The mean over n weights of a χ² with one degree of freedom strays that far.
-        n_weights = self.chain_state_.position.shape[1]
+        n_weights = self.chain_state_.weights.shape[1]
         if hottest > MAX_TEMPERATURE + 5 * math.sqrt(2 / n_weights):
             yield (
                 f"A chain ran hot: its kinetic temperature is {hottest:.3f} and should "
@@ -377,24 +407,39 @@ class _BaseBayesianMLP(NetworkPosterior):
         if n_rejected > MAX_REJECTED * self.n_iter_:
             yield (
                 f"A chain was thrown out and taken back in {n_rejected} of "
-                f"{self.n_iter_} epochs, and may not move at all. Lower step_size (now "
-                f"{self.step_size}), or raise the noise_floor of a regressor whose "
-                "target has next to no noise."
+                f"{self.n_iter_} epochs. Lower step_size (now {self.step_size}), or "
+                "raise the noise_floor of a regressor whose target has next to no "
+                "noise."
             )
-        # Of a few draws R-hat says nothing.
-        r_hat = found.r_hat[~np.isnan(found.r_hat) & (n_draws >= 10)]
-        if r_hat.size and np.median(r_hat) > MAX_R_HAT:
-            thinning, burn_in = (
-                getattr(settings if getattr(self, name) == "auto" else self, name)
-                for name in ("thinning", "burn_in")
-            )
+        if n_draws < 10:  # of a few draws the rest says nothing
+            return
+        thinning, burn_in = (
+            getattr(settings if getattr(self, name) == "auto" else self, name)
+            for name in ("thinning", "burn_in")
+        )
+        n_distinct = found.n_distinct.min()
+        if n_distinct < MIN_DISTINCT * n_draws:
             yield (
-                "The chains disagree: R-hat of the predictive mean is "
-                f"{np.median(r_hat):.3f} at the median training row, and should be at "
-                f"most {MAX_R_HAT}. Raise thinning (now {thinning}) so that "
-                f"they run longer, or burn_in (now {burn_in}) if they have not "
-                "arrived yet; see diagnostics_."
+                f"A chain stood still: {n_distinct} of its {n_draws} draws differ. "
+                f"Lower step_size (now {self.step_size}), or raise thinning (now "
+                f"{thinning})."
             )
+        r_hat = np.nanmedian(found.r_hat) if np.isfinite(found.r_hat).any() else 1.0
+        n_effective = np.nanmedian(found.effective_sample_size)
+        n_all = n_draws * len(found.n_distinct)
+        if r_hat > MAX_R_HAT or n_effective < MIN_EFFECTIVE * n_all:
+            yield (
+                "The chains are too short: at the median training row, R-hat of the "
+                f"predictive mean is {r_hat:.3f} (should be at most {MAX_R_HAT}), and "
+                f"{n_all} draws are worth {n_effective:.0f} independent ones (should "
+                f"be at least {MIN_EFFECTIVE * n_all:.0f}). Raise thinning (now "
+                f"{thinning}) so that they run longer, or burn_in (now {burn_in}) if "
+                "they have not arrived yet; see diagnostics_."
+            )
+
+
+def _count_weights(layer_sizes):
+    return sum((n_in + 1) * n_out for n_in, n_out in pairwise(layer_sizes))
 
 
 class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
@@ -422,44 +467,56 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
         Number of networks kept, over all chains.
 
     burn_in : int or "auto", default="auto"
-        Epochs that each chain runs before its first draw. `"auto"` means 40, and more
-        the fewer distinct rows there are, up to 300. An epoch is as many batches as it
-        takes to see every row once on average; an iteration is one batch.
+        Epochs that each chain runs before its first draw. `"auto"` means 40, or as many
+        as it takes for 300 iterations, and for 1000 of a network with fewer than 5000
+        weights. An epoch is as many batches as it takes to see every row once on
+        average; an iteration is one batch.
 
     thinning : int or "auto", default="auto"
-        Epochs from one draw of a chain to the next. `"auto"` means 3, and more
-        the fewer distinct rows there are, up to 20 if they fit in one batch.
+        Epochs from one draw of a chain to the next. `"auto"` means 3, or as many as it
+        takes for 12 iterations, for 20 if the rows would fit into one batch, and for
+        100 of a network with fewer than 5000 weights.
 
     step_size : float, default=0.01
-        Step of the sampler in its adapted scale, ε. Lower it if chains diverge.
+        Step of the sampler in its adapted scale, ε, to begin with. It is adapted while
+        the mass is: lowered where the energy error of steps is large, else raised to at
+        most 1.5 times its value, and ten times where gradients are exact, as they are
+        if all rows are one batch. Excursions lower it at any time.
+        `diagnostics_.step_size` has what it became.
 
     friction : float, default=0.05
         Share of the velocity that a step loses.
 
     batch_size : int, default=512
-        Most rows in a batch.
+        Most rows in a batch. Networks with 5000 weights or more always get at least two
+        batches, because their chains are unstable where gradients are exact.
 
     prior_shape : float, default=10.0
         Shape of the Gamma hyperprior on the precision λ of each layer's weights and
-        biases, which have the prior Normal(0, 2 / (λ n_inputs)).
+        biases, which have the prior Normal(0, 8 / (λ n_inputs)).
 
     prior_rate : float, default=10.0
         Rate of that hyperprior.
 
+    temperature : float, default=1.0
+        Temperature of the likelihood, whose logarithm is divided by it. Below 1 the
+        posterior is cold: as if every row had been seen several times. Worth a try
+        where labels hold no noise, such as those of clear pictures.
+
     n_chains : int, default=2
         Number of independent chains. More than one shows whether they agree.
 
-    adaptation_fraction : float, default=0.3
-        Share of the burn-in in which mass and gradient noise are estimated, at least
-        120 iterations; they are frozen after.
+    adaptation_fraction : float, default=0.8
+        Share of the burn-in in which mass, gradient noise and step size are learned, at
+        least 120 iterations; they are frozen after.
 
     momentum_interval : int or None, default=100
         Iterations after which velocities are drawn anew. None leaves that to the
         friction.
 
     prior_interval : int or None, default=50
-        Iterations after which the precisions of the layers are drawn anew. None
-        leaves them at one.
+        Iterations after which the precisions of the layers are drawn anew given the
+        weights; in between they move together with them. None leaves them at one.
 
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes. `"balanced"` gives every class the same total.
@@ -508,9 +565,10 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
         Whether the chains can be trusted. `r_hat` (split R-hat) and
         `effective_sample_size` of the predicted probabilities of up to 256 training
         rows; `temperature`, the mean kinetic temperature per chain, which is 1 unless
-        gradient noise or too large a step heats the chain; `n_rejected_epochs`, the
-        excursions taken back per chain; `energy`, the negative log-likelihood of the
-        training data per chain and epoch, in nats.
+        gradient noise or too large a step heats the chain; `step_size`, what
+        the step became per chain; `n_distinct`, how many draws of a chain differ;
+        `n_rejected_epochs`, the excursions taken back per chain; `energy`, the negative
+        log-likelihood of the training data per chain and epoch, in nats.
 
     chain_state_ : tuple of ndarray
         Where the chains stopped, for `warm_start`.
@@ -535,8 +593,8 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
     Notes
     -----
     The recipe of the paper for tabular data is one chain with `burn_in=400,
-    thinning=20, n_chains=1`, of which 120 epochs adapt. The defaults need a quarter of
-    its work or less.
+    thinning=20, n_chains=1, adaptation_fraction=0.3`, so that 120 epochs adapt. The
+    defaults need a quarter of its work or less.
 
     Rows that occur more than once are merged and weighted, which gives the same
     posterior for less work.
@@ -564,6 +622,10 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
     True
     """
 
+    # Standard deviations of weights in units of He's: probabilities of networks at his
+    # scale are too cautious where classes are clearly apart.
+    _prior_scale = 2.0
+
     _parameter_constraints: dict = {
         **_BaseBayesianMLP._parameter_constraints,
         "class_weight": [dict, StrOptions({"balanced"}), None],
@@ -582,8 +644,9 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
         batch_size=512,
         prior_shape=10.0,
         prior_rate=10.0,
+        temperature=1.0,
         n_chains=2,
-        adaptation_fraction=0.3,
+        adaptation_fraction=0.8,
         momentum_interval=100,
         prior_interval=50,
         class_weight=None,
@@ -605,6 +668,7 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
             batch_size=batch_size,
             prior_shape=prior_shape,
             prior_rate=prior_rate,
+            temperature=temperature,
             n_chains=n_chains,
             adaptation_fraction=adaptation_fraction,
             momentum_interval=momentum_interval,
@@ -645,22 +709,29 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
         Number of networks kept, over all chains.
 
     burn_in : int or "auto", default="auto"
-        Epochs that each chain runs before its first draw. `"auto"` means 40, and more
-        the fewer distinct rows there are, up to 300. An epoch is as many batches as it
-        takes to see every row once on average; an iteration is one batch.
+        Epochs that each chain runs before its first draw. `"auto"` means 40, or as many
+        as it takes for 300 iterations, and for 1000 of a network with fewer than 5000
+        weights. An epoch is as many batches as it takes to see every row once on
+        average; an iteration is one batch.
 
     thinning : int or "auto", default="auto"
-        Epochs from one draw of a chain to the next. `"auto"` means 3, and more
-        the fewer distinct rows there are, up to 20 if they fit in one batch.
+        Epochs from one draw of a chain to the next. `"auto"` means 3, or as many as it
+        takes for 12 iterations, for 20 if the rows would fit into one batch, and for
+        100 of a network with fewer than 5000 weights.
 
     step_size : float, default=0.01
-        Step of the sampler in its adapted scale, ε. Lower it if chains diverge.
+        Step of the sampler in its adapted scale, ε, to begin with. It is adapted while
+        the mass is: lowered where the energy error of steps is large, else raised to at
+        most 1.5 times its value, and ten times where gradients are exact, as they are
+        if all rows are one batch. Excursions lower it at any time.
+        `diagnostics_.step_size` has what it became.
 
     friction : float, default=0.05
         Share of the velocity that a step loses.
 
     batch_size : int, default=512
-        Most rows in a batch.
+        Most rows in a batch. Networks with 5000 weights or more always get at least two
+        batches, because their chains are unstable where gradients are exact.
 
     prior_shape : float, default=10.0
         Shape of the Gamma hyperprior on the precision λ of each layer's weights and
@@ -669,20 +740,25 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
     prior_rate : float, default=10.0
         Rate of that hyperprior.
 
+    temperature : float, default=1.0
+        Temperature of the likelihood, whose logarithm is divided by it. Below 1 the
+        posterior is cold: as if every row had been seen several times. Worth a try
+        where labels hold no noise, such as those of clear pictures.
+
     n_chains : int, default=2
         Number of independent chains. More than one shows whether they agree.
 
-    adaptation_fraction : float, default=0.3
-        Share of the burn-in in which mass and gradient noise are estimated, at least
-        120 iterations; they are frozen after.
+    adaptation_fraction : float, default=0.8
+        Share of the burn-in in which mass, gradient noise and step size are learned, at
+        least 120 iterations; they are frozen after.
 
     momentum_interval : int or None, default=100
         Iterations after which velocities are drawn anew. None leaves that to the
         friction.
 
     prior_interval : int or None, default=50
-        Iterations after which the precisions of the layers are drawn anew. None
-        leaves them at one.
+        Iterations after which the precisions of the layers are drawn anew given the
+        weights; in between they move together with them. None leaves them at one.
 
     noise_floor : float, default=0.01
         Smallest standard deviation of the noise that a network may predict, in
@@ -729,9 +805,11 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
         Whether the chains can be trusted. `r_hat` (split R-hat) and
         `effective_sample_size` of the predicted mean of up to 256 training rows;
         `temperature`, the mean kinetic temperature per chain, which is 1 unless
-        gradient noise or too large a step heats the chain; `n_rejected_epochs`, the
-        excursions taken back per chain; `energy`, the negative log-likelihood of the
-        training data per chain and epoch, in nats (of the standardised target).
+        gradient noise or too large a step heats the chain; `step_size`, what
+        the step became per chain; `n_distinct`, how many draws of a chain differ;
+        `n_rejected_epochs`, the excursions taken back per chain; `energy`, the negative
+        log-likelihood of the training data per chain and epoch, in nats
+        (of the standardised target).
 
     chain_state_ : tuple of ndarray
         Where the chains stopped, for `warm_start`.
@@ -762,8 +840,8 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
     Notes
     -----
     The recipe of the paper for tabular data is one chain with `burn_in=400,
-    thinning=20, n_chains=1`, of which 120 epochs adapt. The defaults need a quarter of
-    its work or less.
+    thinning=20, n_chains=1, adaptation_fraction=0.3`, so that 120 epochs adapt. The
+    defaults need a quarter of its work or less.
 
     Rows that occur more than once are merged and weighted, which gives the same
     posterior for less work.
@@ -789,6 +867,8 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
     True
     """
 
+    _prior_scale = 1.0
+
     _parameter_constraints: dict = {
         **_BaseBayesianMLP._parameter_constraints,
         "noise_floor": [Interval(Real, 0, None, closed="neither")],
@@ -807,8 +887,9 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
         batch_size=512,
         prior_shape=10.0,
         prior_rate=10.0,
+        temperature=1.0,
         n_chains=2,
-        adaptation_fraction=0.3,
+        adaptation_fraction=0.8,
         momentum_interval=100,
         prior_interval=50,
         noise_floor=0.01,
@@ -830,6 +911,7 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
             batch_size=batch_size,
             prior_shape=prior_shape,
             prior_rate=prior_rate,
+            temperature=temperature,
             n_chains=n_chains,
             adaptation_fraction=adaptation_fraction,
             momentum_interval=momentum_interval,

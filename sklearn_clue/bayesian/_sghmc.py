@@ -101,7 +101,7 @@ def adapt(state, gradient, *, floor, unit, step_size, friction, is_exact, window
         The unit of the network that each weight feeds. All weights into a unit act
         through one sum, so their curvatures act together: see `_limit_stiffness`.
 
-    step_size : float
+    step_size : float or Tensor of shape (n_chains, 1)
         The step ε.
 
     friction : float
@@ -183,6 +183,57 @@ def update(state, gradient, generator):
     return state._replace(position=position, velocity=velocity)
 
 
+def rescale(state, factor, friction):
+    """Change the step size of chains whose kernel is frozen.
+
+    Parameters
+    ----------
+    state : State
+        The chains.
+
+    factor : Tensor of shape (n_chains, 1)
+        What to multiply the step ε of each chain by, at most 1.
+
+    friction : float
+        Share of the velocity lost per update, unless the noise demands more.
+
+    Returns
+    -------
+    state : State
+        The same position and velocity, with a new kernel.
+    """
+    step = state.step * factor**2
+    noise = _kicks(state) / state.step.square()
+    retention, noise_scale = _thermostat(step, noise, friction)
+    return state._replace(step=step, retention=retention, noise_scale=noise_scale)
+
+
+def trial(state, gradient, generator):
+    """Take half of a Verlet step with a velocity drawn for it: kick and drift.
+
+    Returns
+    -------
+    position : Tensor of shape (n_chains, n_weights)
+        Where the step leads.
+
+    velocity : Tensor of shape (n_chains, n_weights)
+        The velocity there, before its second half kick.
+
+    kinetic : Tensor of shape (n_chains,)
+        Kinetic energy at the start, in double precision.
+    """
+    velocity = state.step.sqrt() * _noise(state, generator)
+    kinetic = _kinetic(velocity, state.step)
+    velocity = torch.addcmul(velocity, state.step, gradient, value=-0.5)
+    return state.position + velocity, velocity, kinetic
+
+
+def energy_gain(state, velocity, kinetic, gradient):
+    """Kinetic energy that a `trial` gained, from the gradient at its end."""
+    velocity = torch.addcmul(velocity, state.step, gradient, value=-0.5)
+    return _kinetic(velocity, state.step) - kinetic
+
+
 def resample_velocity(state, generator):
     """Draw new velocities from their distribution at rest."""
     velocity = rest_variance(state).sqrt_() * _noise(state, generator)
@@ -191,35 +242,8 @@ def resample_velocity(state, generator):
 
 def rest_variance(state):
     """Variance of velocities at rest: (s + a² h² σ²) / (1 - a²), with σ² by Eq. (1)."""
-    h, a, s = state.step, state.retention, state.noise_scale.square()
-    kicks = (h * (1 - a**2) - s).clamp_min_(0) * (2 / (1 + a)) ** 2
-    return (s + a**2 * kicks) / (1 - a**2)
-
-
-def restore(state, earlier, chains):
-    """Put some chains back to where they were, and leave the others alone.
-
-    Parameters
-    ----------
-    state, earlier : State
-        The chains now and at the checkpoint.
-
-    chains : bool Tensor of shape (n_chains,)
-        Which chains to put back.
-
-    Returns
-    -------
-    state : State
-        The mixture of both.
-    """
-    pick = chains[:, None]
-    return state._replace(
-        **{
-            name: torch.where(pick, getattr(earlier, name), now)
-            for name, now in state._asdict().items()
-            if isinstance(now, torch.Tensor)
-        }
-    )
+    a, s = state.retention, state.noise_scale.square()
+    return (s + a**2 * _kicks(state)) / (1 - a**2)
 
 
 def temperature(state):
@@ -285,6 +309,17 @@ def _limit_stiffness(step, curvature, unit):
     turn = step.new_zeros(len(step), int(unit.max()) + 1)
     turn.index_add_(1, unit, step * curvature)  # squared
     return step * (1 / turn).clamp_max_(1)[:, unit]
+
+
+def _kicks(state):
+    """Variance h² σ² that gradient noise adds to velocities per step, by Eq. (1)."""
+    h, a, s = state.step, state.retention, state.noise_scale.square()
+    return (h * (1 - a**2) - s).clamp_min_(0) * (2 / (1 + a)) ** 2
+
+
+def _kinetic(velocity, step):
+    # Summed in double precision: differences of a nat matter, among tens of thousands.
+    return 0.5 * (velocity.square() / step).sum(1, dtype=torch.float64)
 
 
 def _thermostat(step, noise, friction):

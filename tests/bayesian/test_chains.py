@@ -5,10 +5,16 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
+from sklearn_clue._modules import MLPStack
 from sklearn_clue._progress import EpochProgress
-from sklearn_clue._torch import as_tensor
+from sklearn_clue._torch import as_tensor, make_generator
 from sklearn_clue.bayesian import _sghmc
-from sklearn_clue.bayesian._chains import ChainSettings, EnergyGuard, run_chains
+from sklearn_clue.bayesian._chains import (
+    ChainSettings,
+    EnergyGuard,
+    LayerScales,
+    run_chains,
+)
 from sklearn_clue.exceptions import ChainDivergedError
 
 NOISE = 0.5
@@ -145,13 +151,63 @@ def test_the_precision_of_the_prior_is_sampled():
         thinning=25,
         burn_in=400,
         n_adaptation=200,
-        step_size=0.3,
+        step_size=0.1,
         prior_interval=5,
     )
     draws = result.draws.reshape(-1, 4).astype(np.float64)
     assert_allclose((draws**2 * 1.5).mean(), 10 / 9, rtol=0.1)
     assert result.end.precision.shape == (100, 1)
     assert_allclose(result.end.precision.mean(), 1, atol=0.15)  # se 0.03
+
+
+def test_scales_alone_sample_the_precision(monkeypatch):
+    # Without the draws given the weights: the scales of layers move by themselves.
+    monkeypatch.setattr(LayerScales, "redraw", lambda scales, state, rng: state)
+    result = _run(
+        np.zeros((20, 3)),
+        np.zeros(20),
+        np.full(20, 1e-6),
+        n_chains=200,
+        n_draws=100,
+        thinning=25,
+        burn_in=400,
+        n_adaptation=200,
+        step_size=0.1,
+        prior_interval=5,
+    )
+    precision = result.end.precision[:, 0]
+    # Gamma(10, 10) has a standard deviation of 0.32, so the error of a mean is 0.02.
+    assert_allclose(precision.mean(), 1, atol=0.08)
+    assert_allclose(precision.std(), 0.316, rtol=0.25)
+    draws = result.draws.reshape(-1, 4).astype(np.float64)
+    assert_allclose((draws**2 * 1.5).mean(), 10 / 9, rtol=0.1)
+
+
+def test_gradient_of_the_scales_is_that_of_their_energy():
+    module = MLPStack((3, 4, 2), 2, make_generator(0))
+    scales = LayerScales(module, 3.0, 2.0, prior_scale=2.0, is_free=True)
+    ones = torch.ones(2, 2)
+    position = scales.position(module.weights.detach(), ones) + 0.1
+    position = position.double().requires_grad_()
+    scales.unit_precision = scales.unit_precision.double()
+    slope = torch.randn(2, scales.n_weights, generator=make_generator(1)).double()
+    energy = scales.energy(position) + (slope * scales.weights(position)).sum(1)
+    (wanted,) = torch.autograd.grad(energy.sum(), position)
+    found = scales.gradient(position.detach(), slope)
+    assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_redraw_leaves_weights_and_velocities_alone():
+    module = MLPStack((3, 4, 2), 2, make_generator(0))
+    scales = LayerScales(module, 3.0, 2.0, prior_scale=1.0, is_free=True)
+    position = scales.position(module.weights.detach(), torch.full((2, 2), 4.0))
+    assert_allclose(scales.precision(position), np.full((2, 2), 4.0), rtol=1e-6)
+    state = _sghmc.init(position)._replace(velocity=torch.ones_like(position))
+    after = scales.redraw(state, np.random.default_rng(0))
+    assert not np.allclose(scales.precision(after.position), 4.0)
+    weights = scales.weights(position)
+    assert_allclose(scales.weights(after.position), weights, rtol=1e-5)
+    assert_array_equal(after.velocity, state.velocity)
 
 
 def test_prior_interval_none_leaves_the_precision_at_one():
@@ -169,7 +225,8 @@ def test_shapes_of_the_record():
     assert result.draws.shape == (3, 4, n_weights)
     assert result.energy.shape == result.temperature.shape == (30 + 4 * 2, 3)
     assert result.n_rejected.shape == (3,)
-    assert result.end.position.shape == (3, n_weights)
+    assert result.end.weights.shape == (3, n_weights)
+    assert result.end.step_size.shape == (3, 1)
     assert result.end.precision.shape == (3, 2)
 
 
@@ -206,10 +263,10 @@ def test_a_run_goes_on_from_its_end():
         step=first.end.step * 0, noise_scale=first.end.noise_scale * 0
     )
     second = _run(X, y, start=still, burn_in=0, n_adaptation=0, momentum_interval=None)
-    assert_array_equal(second.draws[:, 0], first.end.position)
+    assert_array_equal(second.draws[:, 0], first.end.weights)
     moved = _run(X, y, start=first.end, burn_in=0, n_adaptation=0)
     assert_array_equal(moved.end.step, first.end.step)
-    assert not np.array_equal(moved.end.position, first.end.position)
+    assert not np.array_equal(moved.end.weights, first.end.weights)
 
 
 # The guard
@@ -233,15 +290,16 @@ def test_guard_rejects_jumps_and_what_is_no_number():
     assert_array_equal(guard.reference(), [49.5, 0, 0, 0])
 
 
-def test_guard_counts_failures_in_a_row():
-    guard = EnergyGuard(1, total_weight=200)
+def test_guard_forgets_failures_after_a_while_only():
+    # One accepted epoch may be a step on the way out.
+    guard = EnergyGuard(1, total_weight=200, memory=2)
     guard.begin(np.zeros(1))
     counts = []
-    for energy in (500, 500, 0, 500):
+    for energy in (500, 500, 0, 500, 0, 0, 500):
         guard.accept(np.array([float(energy)]))
         counts.append(int(guard.n_failures[0]))
-    assert counts == [1, 2, 0, 1]
-    assert_array_equal(guard.n_rejected, [3])
+    assert counts == [1, 2, 2, 3, 3, 0, 1]
+    assert_array_equal(guard.n_rejected, [4])
 
 
 def test_guard_looks_back_over_a_window_only():
@@ -356,17 +414,19 @@ def test_a_single_batch_per_epoch_is_judged_too(monkeypatch):
 def test_a_chain_returns_further_the_more_often_it_fails(monkeypatch):
     X, y = _linear_problem(300)
     visited = []
-    restore = _sghmc.restore
+    rescale = _sghmc.rescale
 
-    def recording(state, earlier, chains):
-        visited.append(tuple(earlier.position[0].tolist()))
-        return restore(state, earlier, chains)
+    def recording(state, factor, friction):
+        visited.append(tuple(state.position[0].tolist()))
+        return rescale(state, factor, friction)
 
-    monkeypatch.setattr(_sghmc, "restore", recording)
+    monkeypatch.setattr(_sghmc, "rescale", recording)
     _throw_out(monkeypatch, chain=0, iterations={238, 241, 244, 247})
     result = _run(X, y, burn_in=90, n_draws=5)
     assert_array_equal(result.n_rejected, [4, 0])
     assert len(set(visited)) == 4
+    # Each time with a smaller step, and the other chain goes on with its own.
+    assert result.end.step_size[0, 0] < 0.5 * result.end.step_size[1, 0]
 
 
 def test_an_excursion_in_the_first_epoch_does_not_freeze_the_chain(monkeypatch):

@@ -187,7 +187,8 @@ def test_states_are_never_changed_in_place():
     before = [None if part is None else part.clone() for part in state[:5]]
     _sghmc.update(state, gradient, make_generator(0))
     _sghmc.resample_velocity(state, make_generator(0))
-    _sghmc.restore(state, _state(position=gradient), torch.tensor([True, False]))
+    _sghmc.rescale(state, torch.full((2, 1), 0.5), 0.05)
+    _sghmc.trial(state, gradient, make_generator(0))
     for part, copy in zip(state[:5], before, strict=True):
         assert_array_equal(part, copy)
     adapting = _sghmc.init(gradient)
@@ -329,12 +330,47 @@ def test_resample_velocity_has_the_variance_at_rest():
     assert_allclose(_sghmc.temperature(resampled), [1, 1], rtol=0.03)
 
 
-def test_restore_picks_chains():
-    now, earlier = _state(), _state(position=-torch.ones(2, 3), step=torch.ones(2, 3))
-    mixed = _sghmc.restore(now, earlier, torch.tensor([False, True]))
-    assert_array_equal(mixed.position, [[0, 1, 2], [-1, -1, -1]])
-    assert_allclose(mixed.step, [[0.04] * 3, [1.0] * 3])
-    assert mixed.second_moment is None
+def test_rescale_is_a_kernel_of_another_step_size():
+    # Step, friction and noise as if the step had been that from the start: one
+    # coordinate with the least friction, one that its gradient noise slows.
+    def kernel(step_size):
+        step = step_size**2 * torch.tensor([[0.5, 0.5]])
+        noise = torch.tensor([[1.0, 100.0]])
+        zeros = torch.zeros(1, 2)
+        return _sghmc.State(zeros, zeros, step, *_sghmc._thermostat(step, noise, 0.05))
+
+    wanted = kernel(0.1)
+    assert wanted.retention[0, 1] < wanted.retention[0, 0] == 0.95
+    found = _sghmc.rescale(kernel(0.15), torch.full((1, 1), 0.1 / 0.15), 0.05)
+    for name in ("step", "retention", "noise_scale"):
+        # Where noise does all the shaking, what is left to add is rounding.
+        assert_allclose(
+            getattr(found, name), getattr(wanted, name), rtol=1e-3, atol=1e-4
+        )
+
+
+def test_energy_error_of_a_trial_by_hand():
+    # One step of Verlet in the bowl k w² / 2. With ω² = h k, the drift and both half
+    # kicks give H' - H = ω⁴ / 8 · (...), worked out here step by step in numpy.
+    curvature, step = 3.0, 0.2
+    state = _state(step=torch.full((2, 3), step))
+    w = state.position.double().numpy()
+    v = np.sqrt(step) * torch.randn(2, 3, generator=make_generator(1)).double().numpy()
+    half = v - step / 2 * curvature * w
+    after = w + half
+    full = half - step / 2 * curvature * after
+
+    def energy(w, v):
+        return (curvature * w**2 / 2 + v**2 / (2 * step)).sum(1)
+
+    position, *motion = _sghmc.trial(
+        state, curvature * state.position, make_generator(1)
+    )
+    assert_allclose(position, after, rtol=1e-5)
+    gain = _sghmc.energy_gain(state, *motion, curvature * position)
+    error = gain.numpy() + curvature * ((after**2 - w**2) / 2).sum(1)
+    assert_allclose(error, energy(after, full) - energy(w, v), rtol=1e-3, atol=1e-4)
+    assert (np.abs(error) > 1e-2).all()  # there is something to compare
 
 
 # Prior and noise
