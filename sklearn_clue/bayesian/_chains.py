@@ -36,8 +36,8 @@ TRIAL_INTERVAL = 4
 FIRST_TRIAL = 20
 ACCEPTANCE = 0.9
 
-# What an excursion leaves of the step size, and how far apart checkpoints are and how
-# long failures are remembered, in iterations.
+# What an excursion leaves of the step size, the nth in a row its nth power; how far
+# apart checkpoints are and how long failures are remembered, in iterations.
 SHRINKAGE = 0.8
 CHECKPOINT_INTERVAL = 10
 FAILURE_MEMORY = 200
@@ -397,8 +397,8 @@ class _Chains(Callback):
         self.guard = EnergyGuard(
             n_chains, total_weight, memory=-(-FAILURE_MEMORY // n_batches)
         )
-        self.checkpoints = deque([self.state.position.clone()], maxlen=40)
-        self.first = self.vouched = self.state.position
+        self.checkpoints = deque(maxlen=40)  # positions and energies
+        self.first = self.vouched = self.state
         self.iteration = 0
         self.draws, self.energies, self.temperatures = [], [], []
         self.batch_generator = batch_generator
@@ -466,7 +466,7 @@ class _Chains(Callback):
         if self.iteration > MIN_ADAPTATION and self._is_due(settings.prior_interval):
             self.state = self.scales.redraw(self.state, self.rng)
         if self._is_due(max(CHECKPOINT_INTERVAL, self.n_batches)):
-            self.checkpoints.append(self.state.position.clone())
+            self._checkpoint()
         return self.scales.weights(self.state.position)
 
     def begin(self, row_energies):
@@ -477,10 +477,11 @@ class _Chains(Callback):
         if self.n_batches == 1:
             variance = torch.zeros_like(variance)
         self.guard.begin(to_numpy(row_energies.sum(1)), to_numpy(variance))
+        self._checkpoint()
 
     def on_epoch_begin(self, net, **kwargs):
         self.energy.batches.clear()
-        self.first = self.state.position
+        self.first = self.state
         self.progress.begin_epoch()
 
     def on_epoch_end(self, net, **kwargs):
@@ -493,13 +494,13 @@ class _Chains(Callback):
         is_lost = ~self.guard.accept(energy, variance)
         # A step shows in the energy of the next batch only: an epoch that was accepted
         # vouches for the position it began at, not for the one it ended at.
-        accepted = torch.as_tensor(~is_lost, device=self.settings.device)[:, None]
-        self.vouched = torch.where(accepted, self.first, self.vouched)
+        lost = torch.as_tensor(is_lost, device=self.settings.device)
+        self.vouched = _sghmc.restore(self.first, self.vouched, lost)
         if is_lost.any():
             self._return(is_lost, epoch)
         drawing = epoch - self.settings.burn_in
         if drawing > 0 and drawing % self.settings.thinning == 0:
-            self.draws.append(self.scales.weights(self.vouched))
+            self.draws.append(self.scales.weights(self.vouched.position))
         if self.saved is not None:
             if epoch == self.settings.n_epochs or self.saved.is_due():
                 self.saved.save(self._snapshot())
@@ -542,8 +543,11 @@ class _Chains(Callback):
         return {
             "state": tuple(self.state),
             "step_size": self.step_size,
-            "checkpoints": list(self.checkpoints),
-            "vouched": self.vouched,
+            "checkpoints": [
+                (position, *_as_tensors([energy]))
+                for position, energy in self.checkpoints
+            ],
+            "vouched": tuple(self.vouched),
             "iteration": self.iteration,
             "draws": self.draws,
             "energies": _as_tensors(self.energies),
@@ -562,8 +566,10 @@ class _Chains(Callback):
         self.state = _sghmc.State(*found["state"])
         self.step_size = found["step_size"]
         self.checkpoints.clear()
-        self.checkpoints.extend(found["checkpoints"])
-        self.vouched = found["vouched"]
+        self.checkpoints.extend(
+            (position, to_numpy(energy)) for position, energy in found["checkpoints"]
+        )
+        self.vouched = _sghmc.State(*found["vouched"])
         self.iteration = found["iteration"]
         self.draws = found["draws"]
         self.energies = [to_numpy(part) for part in found["energies"]]
@@ -584,6 +590,10 @@ class _Chains(Callback):
     def _show_weights(self):
         with torch.no_grad():
             self.module.weights.copy_(self.scales.weights(self.state.position))
+
+    def _checkpoint(self):
+        energy = self.guard.recent[-1][0].copy()
+        self.checkpoints.append((self.state.position.clone(), energy))
 
     def _return(self, is_lost, epoch):
         """Put chains back to a checkpoint, the further the more often, and slow them.
@@ -607,18 +617,23 @@ class _Chains(Callback):
             # The way into an excursion begins before the energy shows it. Later
             # checkpoints may be on that way, and are not to be returned to again.
             back = min(2 * n_failures, len(self.checkpoints))
-            for later in list(self.checkpoints)[-back + 1 :]:
-                later[chain] = self.checkpoints[-back][chain]
-            position[chain] = self.checkpoints[-back][chain]
-        chosen = torch.as_tensor(is_lost, device=position.device)[:, None]
-        factor = torch.where(chosen, SHRINKAGE, 1.0).to(position.dtype)
-        self.step_size = self.step_size * factor
+            there, energy = self.checkpoints[-back]
+            for later, later_energy in list(self.checkpoints)[-back + 1 :]:
+                later[chain], later_energy[chain] = there[chain], energy[chain]
+            position[chain] = there[chain]
+            self.guard.go_back(chain, energy[chain])
+        # What was learned from gradients on the way out is not to be kept, either.
+        lost = torch.as_tensor(is_lost, device=position.device)
+        is_adapting = self.state.second_moment is not None
+        if is_adapting or self.vouched.step.any():  # else there is no other kernel
+            self.state = _sghmc.restore(self.state, self.vouched, lost)
         self.state = self.state._replace(position=position)
-        if self.state.step.any():  # else the chain has not begun to move
-            self.state = _sghmc.rescale(self.state, factor, self.settings.friction)
-            fresh = _sghmc.resample_velocity(self.state, self.generator)
-            velocity = torch.where(chosen, fresh.velocity, self.state.velocity)
-            self.state = self.state._replace(velocity=velocity)
+        factor = np.where(is_lost, SHRINKAGE**self.guard.n_failures, 1.0)
+        factor = torch.as_tensor(factor[:, None]).to(position)
+        self.step_size = self.step_size * factor
+        self.state = _sghmc.rescale(self.state, factor, self.settings.friction)
+        fresh = _sghmc.resample_velocity(self.state, self.generator)
+        self.state = _sghmc.restore(self.state, fresh, lost)
         self._show_weights()
 
 
@@ -656,7 +671,7 @@ class EnergyGuard:
     window : int, default=20
         Accepted epochs that the median looks back.
 
-    max_failures : int, default=40
+    max_failures : int, default=25
         Rejections in a row after which a chain counts as diverged.
 
     memory : int, default=20
@@ -670,7 +685,7 @@ class EnergyGuard:
         total_weight,
         width=10.0,
         window=20,
-        max_failures=40,
+        max_failures=25,
         memory=20,
     ):
         self.variance = max(total_weight, 2.0) / 2
@@ -692,7 +707,7 @@ class EnergyGuard:
 
     def begin(self, energy, variance=0.0):
         """Take the energy of the first weights as the first reference."""
-        self.recent.append((energy, np.broadcast_to(variance, energy.shape)))
+        self.recent.append((energy.copy(), np.broadcast_to(variance, energy.shape)))
 
     def reference(self):
         """Median of the recent energies, per chain."""
@@ -702,6 +717,11 @@ class EnergyGuard:
         """How far above the reference an excursion begins, per chain."""
         variance = np.median([variance for _, variance in self.recent], axis=0)
         return self.width * np.sqrt(self.variance + variance)
+
+    def go_back(self, chain, energy):
+        """Expect the energy of an earlier time of a chain, where it was higher."""
+        for kept, _ in self.recent:
+            kept[chain] = max(kept[chain], energy)
 
     def accept(self, energy, variance=0.0):
         """Say for each chain whether its energy is an ordinary one, and remember it.

@@ -181,14 +181,12 @@ class _BaseBayesianMLP(NetworkPosterior):
         burn_in, thinning = self.burn_in, self.thinning
         # A chain needs iterations, and the fewer rows the fewer of them an epoch has.
         if burn_in == "auto":
-            n_steps = 1000 if is_narrow else 240
+            n_steps = 1000 if is_narrow else 300
             enough = min(math.ceil(480 / n_batches), 80)
             burn_in = max(40, math.ceil(n_steps / n_batches), enough)
         if thinning == "auto":
-            n_steps = 100 if is_narrow else 15 if n_rows <= self.batch_size else 9
+            n_steps = 100 if is_narrow else 18 if n_rows <= self.batch_size else 12
             thinning = max(min(3 + 5600 // n_rows, 4), math.ceil(n_steps / n_batches))
-            if not is_narrow and n_batches == 3:
-                thinning = math.ceil(n_steps / n_batches)
         n_adaptation = max(
             math.ceil(self.adaptation_fraction * burn_in * n_batches), MIN_ADAPTATION
         )
@@ -197,7 +195,7 @@ class _BaseBayesianMLP(NetworkPosterior):
         # What limits the step is its energy error, where gradients are exact. Else it
         # is their noise, which the energy error on one batch does not show. Chains of
         # wide networks mix slowly, and gain more by a longer step than they lose.
-        max_growth = 1.5 if not is_narrow else 10.0 if n_batches == 1 else 1.0
+        max_growth = 1.2 if not is_narrow else 10.0 if n_batches == 1 else 1.0
         return ChainSettings(
             layer_sizes=layer_sizes,
             batch_size=math.ceil(n_rows / n_batches),
@@ -424,7 +422,11 @@ class _BaseBayesianMLP(NetworkPosterior):
                 f"Lower step_size (now {self.step_size}), or raise thinning (now "
                 f"{thinning})."
             )
-        r_hat = np.nanmedian(found.r_hat) if np.isfinite(found.r_hat).any() else 1.0
+        if np.isnan(
+            found.r_hat
+        ).all():  # nothing moves, as it should where y is constant
+            return
+        r_hat = np.nanmedian(found.r_hat)
         n_effective = np.nanmedian(found.effective_sample_size)
         n_all = n_draws * len(found.n_distinct)
         if r_hat > MAX_R_HAT or n_effective < MIN_EFFECTIVE * n_all:
@@ -474,13 +476,13 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
 
     thinning : int or "auto", default="auto"
         Epochs from one draw of a chain to the next. `"auto"` means 3, or as many as it
-        takes for 12 iterations, for 20 if the rows would fit into one batch, and for
+        takes for 12 iterations, for 18 if the rows would fit into one batch, and for
         100 of a network with fewer than 5000 weights.
 
     step_size : float, default=0.01
         Step of the sampler in its adapted scale, ε, to begin with. It is adapted while
         the mass is: lowered where the energy error of steps is large, else raised to at
-        most 1.5 times its value, and ten times where gradients are exact, as they are
+        most 1.2 times its value, and ten times where gradients are exact, as they are
         if all rows are one batch. Excursions lower it at any time.
         `diagnostics_.step_size` has what it became.
 
@@ -488,7 +490,7 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
         Share of the velocity that a step loses.
 
     batch_size : int, default=512
-        Most rows in a batch. Networks with 5000 weights or more always get at least two
+        Most rows in a batch. Networks with 5000 weights or more get at least three
         batches, because their chains are unstable where gradients are exact.
 
     prior_shape : float, default=10.0
@@ -716,13 +718,13 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
 
     thinning : int or "auto", default="auto"
         Epochs from one draw of a chain to the next. `"auto"` means 3, or as many as it
-        takes for 12 iterations, for 20 if the rows would fit into one batch, and for
+        takes for 12 iterations, for 18 if the rows would fit into one batch, and for
         100 of a network with fewer than 5000 weights.
 
     step_size : float, default=0.01
         Step of the sampler in its adapted scale, ε, to begin with. It is adapted while
         the mass is: lowered where the energy error of steps is large, else raised to at
-        most 1.5 times its value, and ten times where gradients are exact, as they are
+        most 1.2 times its value, and ten times where gradients are exact, as they are
         if all rows are one batch. Excursions lower it at any time.
         `diagnostics_.step_size` has what it became.
 
@@ -730,7 +732,7 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
         Share of the velocity that a step loses.
 
     batch_size : int, default=512
-        Most rows in a batch. Networks with 5000 weights or more always get at least two
+        Most rows in a batch. Networks with 5000 weights or more get at least three
         batches, because their chains are unstable where gradients are exact.
 
     prior_shape : float, default=10.0

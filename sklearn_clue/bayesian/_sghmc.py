@@ -203,7 +203,8 @@ def rescale(state, factor, friction):
         The same position and velocity, with a new kernel.
     """
     step = state.step * factor**2
-    noise = _kicks(state) / state.step.square()
+    # A chain without a kernel yet has steps of zero, and gets them back.
+    noise = (_kicks(state) / state.step.square()).nan_to_num_(0.0)
     retention, noise_scale = _thermostat(step, noise, friction)
     return state._replace(step=step, retention=retention, noise_scale=noise_scale)
 
@@ -244,6 +245,32 @@ def rest_variance(state):
     """Variance of velocities at rest: (s + a² h² σ²) / (1 - a²), with σ² by Eq. (1)."""
     a, s = state.retention, state.noise_scale.square()
     return (s + a**2 * _kicks(state)) / (1 - a**2)
+
+
+def restore(state, earlier, chains):
+    """Put some chains back to where they were, and leave the others alone.
+
+    Parameters
+    ----------
+    state, earlier : State
+        The chains now and at an earlier time.
+
+    chains : bool Tensor of shape (n_chains,)
+        Which chains to put back.
+
+    Returns
+    -------
+    state : State
+        The mixture of both.
+    """
+    pick = chains[:, None]
+    return state._replace(
+        **{
+            name: torch.where(pick, getattr(earlier, name), now)
+            for name, now in state._asdict().items()
+            if isinstance(now, torch.Tensor)
+        }
+    )
 
 
 def temperature(state):

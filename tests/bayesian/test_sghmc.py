@@ -187,6 +187,7 @@ def test_states_are_never_changed_in_place():
     before = [None if part is None else part.clone() for part in state[:5]]
     _sghmc.update(state, gradient, make_generator(0))
     _sghmc.resample_velocity(state, make_generator(0))
+    _sghmc.restore(state, _state(position=gradient), torch.tensor([True, False]))
     _sghmc.rescale(state, torch.full((2, 1), 0.5), 0.05)
     _sghmc.trial(state, gradient, make_generator(0))
     for part, copy in zip(state[:5], before, strict=True):
@@ -328,6 +329,14 @@ def test_resample_velocity_has_the_variance_at_rest():
     assert_allclose(velocity.mean(1), [0, 0], atol=0.03)
     resampled = state._replace(velocity=velocity)
     assert_allclose(_sghmc.temperature(resampled), [1, 1], rtol=0.03)
+
+
+def test_restore_picks_chains():
+    now, earlier = _state(), _state(position=-torch.ones(2, 3), step=torch.ones(2, 3))
+    mixed = _sghmc.restore(now, earlier, torch.tensor([False, True]))
+    assert_array_equal(mixed.position, [[0, 1, 2], [-1, -1, -1]])
+    assert_allclose(mixed.step, [[0.04] * 3, [1.0] * 3])
+    assert mixed.second_moment is None
 
 
 def test_rescale_is_a_kernel_of_another_step_size():
