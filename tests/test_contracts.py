@@ -1,21 +1,31 @@
 """What the parts of the package promise each other, for every implementation."""
 
+import pickle
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from torch.distributions import Normal
 
-from sklearn_clue import VAEACImputer, VAEEncoder
+from sklearn_clue import (
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    DeepEnsembleClassifier,
+    DeepEnsembleRegressor,
+    VAEACImputer,
+    VAEEncoder,
+)
 from sklearn_clue.generative import (
     ConditionalModel,
     DensityModel,
     LatentModel,
     TwoLevelVAEAC,
 )
+from sklearn_clue.uncertainty import UncertaintyProvider
 
 N_ROWS = 40
 
@@ -174,4 +184,54 @@ def test_conditional_model(case):
     assert torch.equal(case.model.impute(case.x, ones), case.x)
     mask = torch.full_like(case.x, 0.5, requires_grad=True)
     (gradient,) = torch.autograd.grad(case.model.impute(case.x, mask).sum(), mask)
+    assert gradient.isfinite().all() and gradient.abs().sum() > 0
+
+
+# Posteriors over networks, as they are and calibrated.
+
+CHAINS = {"n_draws": 6, "burn_in": 20, "thinning": 1, "random_state": 0}
+MEMBERS = {"n_members": 3, "max_iter": 20, "random_state": 0}
+POSTERIORS = [
+    BayesianMLPClassifier((8,), **CHAINS),
+    BayesianMLPRegressor((8,), **CHAINS),
+    DeepEnsembleClassifier((8,), **MEMBERS),
+    DeepEnsembleRegressor((8,), **MEMBERS),
+]
+
+
+@pytest.fixture(scope="module", params=POSTERIORS, ids=lambda p: type(p).__name__)
+def posterior(request):
+    X = _table()
+    y = X["a"] + X["c"]
+    model = clone(request.param)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(X, y > 0 if is_classifier(model) else y)
+
+
+@pytest.mark.parametrize("is_calibrated", [False, True])
+def test_posteriors_as_providers(posterior, is_calibrated):
+    X = _table()
+    model = pickle.loads(pickle.dumps(posterior))
+    if is_calibrated:
+        y = np.where(np.arange(N_ROWS) % 4 == 0, 3 * X["c"], X["a"] + X["c"])
+        model.calibrate(X, y > 0 if is_classifier(model) else y)
+    provider = model.uncertainty_provider()
+    assert isinstance(provider, UncertaintyProvider)
+    assert provider.is_classification == is_classifier(model)
+    x = torch.as_tensor(model.encoder_.transform(X)).requires_grad_()
+    parts, prediction = provider.uncertainty(x)
+    again, few = provider.uncertainty(x)[0], provider.uncertainty(x[:3])[0]
+    said = model.predict_uncertainty(X)
+    for part, same, part_of_few, known in zip(parts, again, few, said, strict=True):
+        assert part.shape == (N_ROWS,) and torch.equal(part, same)
+        torch.testing.assert_close(part_of_few, part[:3])
+        known = torch.as_tensor(known / provider.scale)
+        torch.testing.assert_close(part.detach(), known, rtol=1e-6, atol=1e-9)
+    if provider.is_classification:
+        told = model.predict_proba(X)
+    else:
+        told = ((model.predict(X) - provider.center) / provider.scale)[:, None]
+    np.testing.assert_allclose(prediction.detach().numpy(), told, rtol=1e-6, atol=1e-9)
+    (gradient,) = torch.autograd.grad(parts.total.sum(), x)
     assert gradient.isfinite().all() and gradient.abs().sum() > 0

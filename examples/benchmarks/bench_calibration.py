@@ -20,7 +20,7 @@ import torch
 from scipy.special import logsumexp
 from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import KFold, StratifiedKFold
 
 from sklearn_clue import (
     BayesianMLPClassifier,
@@ -58,24 +58,27 @@ REGRESSION = {
     "diabetes": lambda: load_diabetes(return_X_y=True, as_frame=True),
 }
 CLASSIFICATION = {
-    "digits": lambda: load_digits(return_X_y=True),
+    "digits": lambda: load_digits(return_X_y=True, as_frame=True),
     "breast cancer": lambda: load_breast_cancer(return_X_y=True, as_frame=True),
 }
 
 
 def splits(X, y, n_splits, *, stratify):
-    """Yield rows and targets for training, calibration and testing."""
+    """Yield rows and targets for training, calibration and testing.
+
+    Five parts of the rows change roles until each was tested and calibrated with once:
+    what one part has too much of as a test, it has as a calibration.
+    """
+    kind = StratifiedKFold if stratify else KFold
     for seed in range(n_splits):
-        options = {"random_state": seed}
-        labels = y if stratify else None
-        X_train, X_rest, y_train, y_rest = train_test_split(
-            X, y, test_size=0.4, stratify=labels, **options
-        )
-        labels = y_rest if stratify else None
-        X_held, X_test, y_held, y_test = train_test_split(
-            X_rest, y_rest, test_size=0.5, stratify=labels, **options
-        )
-        yield seed, (X_train, y_train), (X_held, y_held), (X_test, np.asarray(y_test))
+        folds = kind(5, shuffle=True, random_state=seed // 5).split(X, y)
+        parts = [test for _, test in folds]
+        test, held, *train = parts[seed % 5 :] + parts[: seed % 5]
+        pairs = [
+            (X.iloc[rows], y.to_numpy()[rows])
+            for rows in (np.concatenate(train), held, test)
+        ]
+        yield seed, *pairs
 
 
 def regression_figures(model, X, y):

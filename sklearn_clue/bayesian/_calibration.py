@@ -19,6 +19,10 @@ from sklearn_clue.bayesian._targets import GaussianMoments, Softmax, normal_cdf
 # Fewer rows than these cannot vouch for intervals of 95 %.
 MIN_ROWS = 20
 
+# Of the logarithm of the temperature, around 0. Half or double is nothing unusual, and
+# a third takes more than a few dozen rows that happen to be classified right.
+PRIOR_STD = 0.5
+
 # Where logarithms of temperatures and factors are looked for.
 LOG_RANGE = np.linspace(-20, 20, 81)
 
@@ -44,9 +48,9 @@ def find_temperature(logits, codes):
     def loss(log_temperature):
         log_proba = Softmax.log_proba(logits, math.exp(log_temperature))
         fit = (log_proba[:, rows, codes].logsumexp(0) - math.log(len(logits))).sum()
-        # As if log T had the prior Normal(0, 1): where all rows are classified right,
-        # the likelihood alone would make the networks infinitely sure.
-        return 0.5 * log_temperature**2 - float(fit)
+        # Where all rows are classified right, the likelihood alone would make the
+        # networks infinitely sure.
+        return 0.5 * (log_temperature / PRIOR_STD) ** 2 - float(fit)
 
     return math.exp(_minimiser(loss))
 

@@ -234,6 +234,10 @@ class DeepEnsembleClassifier(_BaseDeepEnsemble, PosteriorClassifier):
     n_iter_ : ndarray of shape (n_members,)
         Epochs that each member was trained for.
 
+    calibration_ : Bunch
+        What `calibrate` has learned, once it was called: the `temperature`, above 1 if
+        the networks were too sure.
+
     n_features_in_ : int
         Number of features seen during `fit`.
 
@@ -385,6 +389,11 @@ class DeepEnsembleRegressor(_BaseDeepEnsemble, PosteriorRegressor):
 
     target_scale_ : ndarray of shape (n_outputs,)
         Standard deviation of the target, by which it is divided inside.
+
+    calibration_ : Bunch
+        What `calibrate` has learned, once it was called: `scale`, the factor on the
+        spread of each output, and `scores`, how far out in its distribution each
+        held-out target lay, as absolute normal scores.
 
     n_features_in_ : int
         Number of features seen during `fit`.

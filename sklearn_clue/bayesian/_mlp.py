@@ -581,6 +581,10 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
     n_iter_ : int
         Epochs run by each chain in the last `fit`.
 
+    calibration_ : Bunch
+        What `calibrate` has learned, once it was called: the `temperature`, above 1 if
+        the networks were too sure.
+
     n_features_in_ : int
         Number of features seen during `fit`.
 
@@ -827,6 +831,11 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
 
     target_scale_ : ndarray of shape (n_outputs,)
         Standard deviation of the target, by which it is divided inside.
+
+    calibration_ : Bunch
+        What `calibrate` has learned, once it was called: `scale`, the factor on the
+        spread of each output, and `scores`, how far out in its distribution each
+        held-out target lay, as absolute normal scores.
 
     n_features_in_ : int
         Number of features seen during `fit`.

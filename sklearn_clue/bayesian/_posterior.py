@@ -156,8 +156,11 @@ class NetworkPosterior(
     def calibrate(self, X, y):
         """Adjust how sure the predictions are by rows that were not trained on.
 
-        All that the estimator says changes alike, and so does what explainers see of
-        it. A second call replaces the first, and `fit` undoes it.
+        A classifier gets a temperature, a regressor a factor on its spread. All that
+        the estimator says changes alike, and so does what explainers see of it.
+        Intervals of a regressor are conformal in addition: over new rows they have the
+        stated coverage, whatever the shape of the predictive distribution. A second
+        call replaces the first, and `fit` undoes it.
 
         Parameters
         ----------
@@ -268,8 +271,7 @@ class PosteriorClassifier(ClassTarget, ClassifierMixin, NetworkPosterior):
     """Networks that predict classes together."""
 
     def _calibration(self, outputs, codes):
-        temperature = find_temperature(outputs, torch.as_tensor(codes))
-        return Bunch(temperature=temperature, n_rows=len(codes))
+        return Bunch(temperature=find_temperature(outputs, torch.as_tensor(codes)))
 
     def predict(self, X):
         """Predict the most probable class.
@@ -383,9 +385,7 @@ class PosteriorRegressor(NumberTarget, RegressorMixin, NetworkPosterior):
         moments_of_outputs = zip(mean.unbind(-1), std.unbind(-1), y.T, strict=True)
         scale = np.array([find_scale(*parts) for parts in moments_of_outputs])
         moments = GaussianMoments.rescale(mean, std, torch.as_tensor(scale))
-        return Bunch(
-            scale=scale, scores=to_numpy(conformal_scores(*moments, y)), n_rows=len(y)
-        )
+        return Bunch(scale=scale, scores=to_numpy(conformal_scores(*moments, y)))
 
     def predict(self, X, return_std=False):
         """Predict the mean of the target, and on request its spread.

@@ -28,6 +28,8 @@ from sklearn_clue import (
     BayesianMLPRegressor,
     CLUEExplainer,
     CLUEExplainerCV,
+    DeepEnsembleClassifier,
+    DeepEnsembleRegressor,
     LocalSensitivityExplainer,
     TabularEncoder,
     UFIDOExplainer,
@@ -46,6 +48,7 @@ TINY = {
     "n_chains": 1,
     "random_state": 0,
 }
+MEMBERS = {"hidden_layer_sizes": (4,), "n_members": 2, "max_iter": 2, "random_state": 0}
 CLASSIFIER = BayesianMLPClassifier(**TINY)
 REGRESSOR = BayesianMLPRegressor(**TINY)
 VAE = VAEEncoder(2, (4,), max_iter=1, random_state=0)
@@ -61,11 +64,13 @@ ESTIMATORS = {
     "clue-cv": CLUEExplainerCV(
         CLASSIFIER, VAE, distance_weights=[1.0], cv=2, max_iter=2, random_state=0
     ),
+    "ensemble-classifier": DeepEnsembleClassifier(**MEMBERS),
+    "ensemble-regressor": DeepEnsembleRegressor(**MEMBERS),
     "sensitivity": LocalSensitivityExplainer(REGRESSOR, random_state=0),
     "ufido": UFIDOExplainer(REGRESSOR, VAEAC, max_iter=2, n_masks=2, random_state=0),
 }
-CLASSIFIERS = {"classifier", "clue", "clue-cv"}
-REGRESSORS = {"regressor", "sensitivity", "ufido"}
+CLASSIFIERS = {"classifier", "ensemble-classifier", "clue", "clue-cv"}
+REGRESSORS = {"regressor", "ensemble-regressor", "sensitivity", "ufido"}
 EXPLAINERS = {"clue", "clue-cv", "sensitivity", "ufido"}
 FILLERS = {"vaeac", "two-level"}  # for them a missing value is no mistake
 
@@ -88,6 +93,7 @@ def no_training(monkeypatch):
         raise AssertionError("training was reached")
 
     monkeypatch.setattr(sklearn_clue.bayesian._mlp, "run_chains", fail)
+    monkeypatch.setattr(sklearn_clue.bayesian._ensemble, "train_member", fail)
     monkeypatch.setattr(sklearn_clue.generative._base, "train", fail)
 
 
@@ -384,6 +390,8 @@ CHECKS = {
     "encoder": check_encoder,
     "classifier": check_predictor,
     "regressor": check_predictor,
+    "ensemble-classifier": check_predictor,
+    "ensemble-regressor": check_predictor,
     "vae": check_vae,
     "vaeac": check_vaeac,
     "two-level": check_two_level,
@@ -622,6 +630,8 @@ VERBS = {
     "encoder": ["transform"],
     "classifier": ["predict", "predict_proba", "predict_uncertainty", "sample_y"],
     "regressor": ["predict", "predict_interval", "predict_uncertainty", "sample_y"],
+    "ensemble-classifier": ["predict_proba", "predict_uncertainty"],
+    "ensemble-regressor": ["predict_interval", "predict_uncertainty"],
     "vae": ["transform", "reconstruct", "score_samples"],
     "vaeac": ["transform", "sample", "score_samples"],
     "two-level": ["score_samples"],

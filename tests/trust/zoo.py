@@ -18,6 +18,8 @@ from sklearn_clue import (
     BayesianMLPRegressor,
     CLUEExplainer,
     CLUEExplainerCV,
+    DeepEnsembleClassifier,
+    DeepEnsembleRegressor,
     LocalSensitivityExplainer,
     TabularEncoder,
     UFIDOExplainer,
@@ -51,6 +53,8 @@ def fitted_models(n_jobs=None):
     """Fit a model of every kind to `table`."""
     X, labels, values = table()
     chains = {**TINY, "n_jobs": n_jobs, "random_state": 0}
+    members = {"hidden_layer_sizes": (5,), "n_members": 2, "max_iter": 5}
+    members |= {"n_jobs": n_jobs, "random_state": 0}
     vae = VAEEncoder(2, (5,), max_iter=3, random_state=0)
     imputer = VAEACImputer(2, (5,), max_iter=3, n_draws=5, random_state=0)
     search = {"n_explanations": 2, "batch_size": 8, "n_jobs": n_jobs, "random_state": 0}
@@ -84,6 +88,8 @@ def fitted_models(n_jobs=None):
             TwoLevelVAEAC(imputer, vae, random_state=0), n_importance=10
         ),
         "explainer_linear": CLUEExplainer(LogisticRegression(), vae, **search),
+        "ensemble_classifier": DeepEnsembleClassifier(**members),
+        "ensemble_regressor": DeepEnsembleRegressor(**members),
     }
     with warnings.catch_warnings(), patch.object(_mlp, "STACK_BELOW", 0):
         # Each chain on its own, as large ones are, so that `n_jobs` has work to share.
@@ -91,7 +97,10 @@ def fitted_models(n_jobs=None):
         for name, model in models.items():
             # Only scikit-learn's own models need numbers.
             rows = X[["age", "income"]] if name == "explainer_linear" else X
-            model.fit(rows, values if name == "regressor" else labels)
+            y = values if name.endswith("regressor") else labels
+            model.fit(rows, y)
+            if name.startswith("ensemble"):
+                model.calibrate(rows, y)
     return models
 
 
@@ -107,9 +116,10 @@ def _answers(name, model, X):
     if name == "encoder":
         encoded = model.transform(X)
         return {"encoded": encoded, "decoded": model.inverse_transform(encoded)}
-    if name in ("classifier", "regressor"):
+    if name.endswith(("classifier", "regressor")):
         draws = {f"draws {i}": part for i, part in enumerate(model.coefs_)}
-        draws |= {f"state {i}": part for i, part in enumerate(model.chain_state_)}
+        state = getattr(model, "chain_state_", ())
+        draws |= {f"state {i}": part for i, part in enumerate(state)}
         return {
             **draws,
             "posterior": model.posterior_predictive(X),
