@@ -190,6 +190,17 @@ def _mix(state):
     return (state ^ (state >> np.uint64(31))) + _GOLDEN
 
 
+def even_points(n_points, n_dimensions):
+    """Scrambled Sobol points, which fill the unit cube evenly; always the same."""
+    engine = torch.quasirandom.SobolEngine(n_dimensions, scramble=True, seed=0)
+    return engine.draw(n_points, dtype=PRECISE_DTYPE)
+
+
+def normal_noise(uniform):
+    """Turn uniform numbers into standard normal ones, as even as they are."""
+    return torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))
+
+
 class RandomBatches:
     """Independent random batches of rows held in memory, for each of several networks.
 

@@ -27,6 +27,10 @@ _HIGHLIGHT_FROM = 15.0
 # relative to the range of the column, is that percentile.
 _SNAP = 1e-6
 
+# A counterfactual that is hardly farther from its row than the nearest row that the
+# generator can make explains nothing: it is the row, rebuilt.
+_MOVED_FROM = 1.1
+
 
 class SearchPath(NamedTuple):
     """The way a search took through latent space, step by step.
@@ -613,6 +617,19 @@ _NOT_PER_ROW = {
 _PER_ROW = [
     field.name for field in fields(Explanation) if field.name not in _NOT_PER_ROW
 ]
+
+
+def balance(explanation):
+    """Score of `CLUEExplainer.score` for one explanation."""
+    has_moved = explanation.distance > _MOVED_FROM * explanation.distance_floor
+    total = explanation.objective[has_moved].mean() if has_moved.any() else 0.0
+    if total <= 0:
+        return -1.0
+    weight = explanation.distance_weight / explanation.encoded.shape[1]
+    distance = weight * explanation.distance[has_moved].mean()
+    uncertainty = total - distance
+    share = has_moved.mean()
+    return float(-share * abs(uncertainty - distance) / total - (1 - share))
 
 
 def knee_distances(gain, cost, *, max_gain=None, max_cost=None):

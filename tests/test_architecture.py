@@ -105,6 +105,54 @@ def test_wrong_arrows_are_found(part, source, is_wrong):
     assert bool(list(_wrong_arrows(part, source))) == is_wrong
 
 
+def _is_private(name):
+    return name.startswith("_") and not name.endswith("__")
+
+
+# What scikit-learn keeps private comes through one door, and keeps its names.
+FROM_SCIKIT_LEARN = {
+    f"sklearn_clue._validation.{name.split('.')[-1]}"
+    for name in _imports(MODULES["sklearn_clue._validation"].read_text())
+    if name.startswith("sklearn.")
+}
+
+
+def _trespasses(part, source):
+    """Private names, and names of private modules, that another part holds."""
+    for imported in _imports(source):
+        if not imported.startswith("sklearn_clue.") or _part(imported) == part:
+            continue
+        # Private modules of the package itself are shared ground.
+        if any(map(_is_private, imported.split(".")[2:])):
+            if imported not in FROM_SCIKIT_LEARN:
+                yield imported
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_private_name_crosses_a_package(module):
+    if _part(module) is not None:  # sklearn_clue/__init__.py asks public parts only
+        assert not list(_trespasses(_part(module), MODULES[module].read_text()))
+
+
+@pytest.mark.parametrize(
+    "part, source, is_wrong",
+    [
+        ("evaluation", "from sklearn_clue.explainers._clue import balance", True),
+        ("evaluation", "import sklearn_clue.explainers._clue", True),
+        ("explainers", "def f():\n    from sklearn_clue.generative import _vae", True),
+        ("explainers", "from sklearn_clue._torch import _mix", True),
+        ("explainers", "from sklearn_clue.uncertainty import _moments", True),
+        ("explainers", "from sklearn_clue.explainers._search import adam", False),
+        ("explainers", "from sklearn_clue import _rendering", False),
+        ("explainers", "from sklearn_clue import __version__", False),
+        ("explainers", "from sklearn_clue._validation import _fit_context", False),
+        ("explainers", "from sklearn_clue.generative.protocols import A", False),
+    ],
+)
+def test_trespasses_are_found(part, source, is_wrong):
+    assert bool(list(_trespasses(part, source))) == is_wrong
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_one_door_to_private_scikit_learn(module):
     private = [

@@ -185,7 +185,7 @@ class _BaseBayesianMLP(NetworkPosterior):
             enough = min(math.ceil(480 / n_batches), 80)
             burn_in = max(40, math.ceil(n_steps / n_batches), enough)
         if thinning == "auto":
-            n_steps = 100 if is_narrow else 18 if n_rows <= self.batch_size else 12
+            n_steps = 60 if is_narrow else 18 if n_rows <= self.batch_size else 12
             thinning = max(min(3 + 5600 // n_rows, 4), math.ceil(n_steps / n_batches))
         n_adaptation = max(
             math.ceil(self.adaptation_fraction * burn_in * n_batches), MIN_ADAPTATION
@@ -477,7 +477,7 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
     thinning : int or "auto", default="auto"
         Epochs from one draw of a chain to the next. `"auto"` means 3, or as many as it
         takes for 12 iterations, for 18 if the rows would fit into one batch, and for
-        100 of a network with fewer than 5000 weights.
+        60 of a network with fewer than 5000 weights.
 
     step_size : float, default=0.01
         Step of the sampler in its adapted scale, ε, to begin with. It is adapted while
@@ -723,7 +723,7 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
     thinning : int or "auto", default="auto"
         Epochs from one draw of a chain to the next. `"auto"` means 3, or as many as it
         takes for 12 iterations, for 18 if the rows would fit into one batch, and for
-        100 of a network with fewer than 5000 weights.
+        60 of a network with fewer than 5000 weights.
 
     step_size : float, default=0.01
         Step of the sampler in its adapted scale, ε, to begin with. It is adapted while

@@ -26,8 +26,8 @@ from sklearn_clue._validation import (
 )
 from sklearn_clue.bayesian import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_clue.exceptions import SearchConvergenceWarning
-from sklearn_clue.explainers._base import _fit_part
 from sklearn_clue.explanation import knee_distances
+from sklearn_clue.uncertainty import is_net
 
 # From next to no change to next to no restraint, by trade-off parameter.
 GRIDS = {
@@ -304,18 +304,13 @@ def _call(recipe, function, args):
 
 
 def _fit_predictor(estimator, X, y):
-    fitted = _fit_part(estimator, X, y, {})
-    return (
-        [_frozen(member) for member in fitted]
-        if isinstance(fitted, list)
-        else _frozen(fitted)
-    )
-
-
-def _frozen(part):
-    if isinstance(part, FrozenEstimator | torch.nn.Module):
-        return part
-    return FrozenEstimator(part)
+    if isinstance(estimator, list):
+        return [_fit_predictor(member, X, y) for member in estimator]
+    if isinstance(estimator, FrozenEstimator | torch.nn.Module):
+        return estimator
+    # A bare skorch net takes columns of frames apart.
+    X = np.asarray(X, dtype=np.float32) if is_net(estimator) else X
+    return FrozenEstimator(clone(estimator).fit(X, y))
 
 
 def _fit(explainer, X, y):

@@ -205,18 +205,19 @@ class BaseUncertaintyExplainer(
         if generator is not None:
             if _is_frozen(generator):
                 check_same_space(space, _thawed(generator))
-            elif image_shape is None and generator.encoder is None:
+            elif image_shape is None and getattr(generator, "encoder", "") is None:
                 encoder = predictor.encoder
                 generator.set_params(
                     encoder="passthrough"
                     if encoder is None
                     else FrozenEstimator(_thawed(encoder))
                 )
-            inputs = space.to_inputs(X)
-            generator = fit_part(generator, inputs, None, params["generator"])
+            # One without an encoder lives in encoded space from the start.
+            encode = space.to_inputs if hasattr(generator, "encoder") else space.encode
+            generator = fit_part(generator, encode(X), None, params["generator"])
             self.generator_ = _thawed(generator)
             check_same_space(space, self.generator_)
-            self.n_iter_ = self.generator_.n_iter_
+            self.n_iter_ = getattr(self.generator_, "n_iter_", None)
         self._provider, self._space = predictor.provider, space
         self._image_shape = image_shape
         self.threshold_ = self._learn_threshold(X)

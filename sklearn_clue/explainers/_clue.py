@@ -10,10 +10,10 @@ from sklearn.utils import check_array, check_random_state
 
 from sklearn_clue._modules import ValidRows
 from sklearn_clue._torch import (
-    DTYPE,
     PRECISE_DTYPE,
     as_tensor,
-    on_cpu,
+    even_points,
+    normal_noise,
     pad_rows,
     row_uniforms,
 )
@@ -38,18 +38,14 @@ from sklearn_clue.explainers._search import (
     evaluate,
     minimise_rows,
 )
+from sklearn_clue.explanation import balance
 from sklearn_clue.generative import VAEEncoder
-from sklearn_clue.generative._base import even_noise
 from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
 
 # Looks around the start, and steps of Adam towards the row itself, before the search
 # for a surer one.
 N_LOOKS = 32
 N_NEAREST = 15
-
-# A counterfactual that is hardly farther from its row than the nearest row that the
-# generator can make explains nothing: it is the row, rebuilt.
-REBUILT = 1.1
 
 
 class ClueSearch:
@@ -123,7 +119,7 @@ class ClueSearch:
         x0 = torch.as_tensor(x0)
         n_rows = len(x0)
         with torch.no_grad():
-            z0 = self.model.encode(pad_rows(x0.to(DTYPE))).mean[:n_rows]
+            z0 = self.model.encode(pad_rows(x0)).mean[:n_rows]
             # The search would amplify what elementwise kernels round differently from
             # batch to batch.
             z0 = z0.to(PRECISE_DTYPE)
@@ -185,7 +181,7 @@ class ClueSearch:
         # Gradients do not lead out of a wrong category that the decoder is sure of:
         # look around first.
         spread = torch.linspace(0.1, 2.0, N_LOOKS)[:, None]
-        for look in spread * even_noise(N_LOOKS, z.shape[1]).to(z.dtype):
+        for look in spread * normal_noise(even_points(N_LOOKS, z.shape[1])):
             there = distance(decode(start + look, searches), searches)
             z = torch.where((there < least)[:, None], start + look, z)
             least = torch.minimum(there, least)
@@ -222,8 +218,7 @@ class ClueSearch:
         uniform = row_uniforms(
             torch.cat([x0, seed], 1), (self.n_starts - 1) * z0.shape[1]
         )
-        noise = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12)).to(z0.dtype)
-        noise = noise.view(len(z0), self.n_starts - 1, z0.shape[1])
+        noise = normal_noise(uniform).view(len(z0), self.n_starts - 1, z0.shape[1])
         noise = torch.nn.functional.pad(noise, (0, 0, 1, 0))
         return (z0[:, None] + self.init_noise * noise).flatten(0, 1)
 
@@ -285,7 +280,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
 
     _parameter_constraints: dict = {
         **BaseUncertaintyExplainer._parameter_constraints,
-        "generator": [HasMethods(["fit", "score_samples"]), None],
+        "generator": [HasMethods(["fit", "latent_model"]), None],
         "prediction_weight": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "min_iter": [Interval(Integral, 0, None, closed="left")],
@@ -377,13 +372,14 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         check_is_fitted(self, "estimator_")
         search = self._search((0.0,))
         Z = check_array(Z, dtype=np.float64, input_name="Z")
-        if Z.shape[1] != self.generator_.latent_dim_:
+        row = torch.zeros(1, self._space.schema.n_encoded, dtype=PRECISE_DTYPE)
+        n_latent = search.model.encode(row).mean.shape[1]
+        if Z.shape[1] != n_latent:
             raise ValueError(
-                f"Z has {Z.shape[1]} columns, but the generator has "
-                f"{self.generator_.latent_dim_} latents. Pass rows as its transform "
-                "returns them."
+                f"Z has {Z.shape[1]} columns, but the generator has {n_latent} "
+                "latents. Pass rows as its transform returns them."
             )
-        z = as_tensor(as_float32(Z))
+        z = as_tensor(as_float32(Z), dtype=PRECISE_DTYPE)
         with torch.no_grad():
             blocks = [search._rows(block).numpy() for block in z.split(1024)]
         return self._judge_encoded(np.concatenate(blocks))[0]
@@ -411,7 +407,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         is_image = self._image_shape is not None
         return ClueSearch(
             self._provider,
-            on_cpu(self.generator_.module_),
+            self.generator_.latent_model(),
             None if is_image else self._space.schema,
             self._clue_objective(),
             distance_weights=trade_offs,
@@ -432,19 +428,6 @@ class _BaseCLUE(BaseUncertaintyExplainer):
 def _take(value, rows, n_rows):
     is_per_row = np.ndim(value) > 0 and len(value) == n_rows
     return _safe_indexing(value, rows) if is_per_row else value
-
-
-def balance(explanation):
-    """Score of `CLUEExplainer.score` for one explanation."""
-    has_moved = explanation.distance > REBUILT * explanation.distance_floor
-    total = explanation.objective[has_moved].mean() if has_moved.any() else 0.0
-    if total <= 0:
-        return -1.0
-    weight = explanation.distance_weight / explanation.encoded.shape[1]
-    distance = weight * explanation.distance[has_moved].mean()
-    uncertainty = total - distance
-    share = has_moved.mean()
-    return float(-share * abs(uncertainty - distance) / total - (1 - share))
 
 
 class CLUEExplainer(_BaseCLUE):
@@ -471,10 +454,11 @@ class CLUEExplainer(_BaseCLUE):
         of models as an ensemble. It is cloned and fitted, unless it is wrapped in
         :class:`~sklearn.frozen.FrozenEstimator`; torch modules are taken as they are.
 
-    generator : VAEEncoder or None, default=None
-        The model of the data whose latent space is searched. None means
-        :class:`~sklearn_clue.VAEEncoder`. It is fitted in the encoded space of the
-        estimator.
+    generator : estimator or None, default=None
+        The model of the data whose latent space is searched: any estimator with a
+        method `latent_model`, see :class:`~sklearn_clue.generative.LatentModel`. None
+        means :class:`~sklearn_clue.VAEEncoder`. It is fitted in the encoded space of
+        the estimator.
 
     uncertainty : {"total", "aleatoric", "epistemic"} or dict, default="total"
         What to lower: all uncertainty, the part from noise in the data, the part from
@@ -553,7 +537,7 @@ class CLUEExplainer(_BaseCLUE):
     estimator_ : estimator, torch module or list
         The fitted model.
 
-    generator_ : VAEEncoder
+    generator_ : estimator
         The fitted generator.
 
     threshold_ : float
@@ -566,8 +550,8 @@ class CLUEExplainer(_BaseCLUE):
     is_classification_ : bool
         Whether the model predicts classes.
 
-    n_iter_ : int
-        Epochs that the generator was trained for.
+    n_iter_ : int or None
+        Epochs that the generator was trained for, if it says so.
 
     n_features_in_ : int
         Number of features seen during `fit`.
@@ -681,8 +665,9 @@ class CLUEExplainerCV(_BaseCLUE):
     estimator : estimator, torch module, list of them, or None, default=None
         The model to explain; see :class:`CLUEExplainer`.
 
-    generator : VAEEncoder or None, default=None
-        The model of the data whose latent space is searched.
+    generator : estimator or None, default=None
+        The model of the data whose latent space is searched; see
+        :class:`CLUEExplainer`.
 
     distance_weights : array-like of float, default=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
         Values of `distance_weight` to compare.
@@ -757,7 +742,7 @@ class CLUEExplainerCV(_BaseCLUE):
     estimator_ : estimator, torch module or list
         The model, fitted to all rows.
 
-    generator_ : VAEEncoder
+    generator_ : estimator
         The generator, fitted to all rows.
 
     threshold_ : float
@@ -769,8 +754,8 @@ class CLUEExplainerCV(_BaseCLUE):
     is_classification_ : bool
         Whether the model predicts classes.
 
-    n_iter_ : int
-        Epochs that the generator was trained for.
+    n_iter_ : int or None
+        Epochs that the generator was trained for, if it says so.
 
     n_features_in_ : int
         Number of features seen during `fit`.

@@ -7,27 +7,16 @@ import torch
 from sklearn.utils import check_random_state
 
 from sklearn_clue._modules import ValidRows
-from sklearn_clue._torch import (
-    DTYPE,
-    load_optimizers,
-    on_cpu,
-    pad_rows,
-    row_blocks,
-    row_uniforms,
-)
+from sklearn_clue._torch import load_optimizers, pad_rows, row_blocks, row_uniforms
 from sklearn_clue._validation import HasMethods, Interval, check_is_fitted
 from sklearn_clue.explainers._base import (
     BaseUncertaintyExplainer,
     Found,
-    _thawed,
     read_weights,
 )
 from sklearn_clue.explainers._search import ROUNDING, evaluate
 from sklearn_clue.generative import VAEACImputer
 from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
-
-# Latents over which a filled value is averaged. They are spread evenly, so few do.
-N_FILLS = 8
 
 # Of the relaxed Bernoulli distribution: how far from 0 and 1 a relaxed entry may be.
 TEMPERATURE = 0.5
@@ -238,12 +227,12 @@ class FilledRows:
         is_replaced = masks[:, search.feature]
         pieces = [x0[:0]]
         with torch.no_grad():
-            # Hidden layers of a few hundred units, for each latent.
-            for block in row_blocks(len(x0), 4 * 1024 * N_FILLS):
+            # Hidden layers of a few hundred units, for each of some latents.
+            for block in row_blocks(len(x0), 2**15):
                 x, observed = (
-                    pad_rows(part[block].to(DTYPE)) for part in (x0, ~is_replaced)
+                    pad_rows(part[block].to(x0)) for part in (x0, ~is_replaced)
                 )
-                filled = search.model.impute(x, observed, N_FILLS)
+                filled = search.model.impute(x, observed)
                 pieces.append(search.valid(filled[: len(x0[block])].double()))
         filled = torch.cat(pieces).clamp(self.low[rows], self.high[rows])
         return torch.where(is_replaced, filled, x0), is_replaced
@@ -345,8 +334,10 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
         The model to explain; see :class:`CLUEExplainer`. None means
         :class:`~sklearn_clue.BayesianMLPClassifier`.
 
-    generator : VAEACImputer or None, default=None
-        The model of the data that fills in what is replaced. None means
+    generator : estimator or None, default=None
+        The model of the data that fills in what is replaced: any estimator with a
+        method `conditional_model`, see
+        :class:`~sklearn_clue.generative.ConditionalModel`. None means
         :class:`~sklearn_clue.VAEACImputer`. It is fitted in the encoded space of the
         estimator.
 
@@ -403,7 +394,7 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
     estimator_ : estimator, torch module or list
         The fitted model.
 
-    generator_ : VAEACImputer
+    generator_ : estimator
         The fitted generator.
 
     threshold_ : float
@@ -416,8 +407,8 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
     is_classification_ : bool
         Whether the model predicts classes.
 
-    n_iter_ : int
-        Epochs that the generator was trained for.
+    n_iter_ : int or None
+        Epochs that the generator was trained for, if it says so.
 
     n_features_in_ : int
         Number of features seen during `fit`.
@@ -474,7 +465,7 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
 
     _parameter_constraints: dict = {
         **BaseUncertaintyExplainer._parameter_constraints,
-        "generator": [HasMethods(["fit", "score_samples"]), None],
+        "generator": [HasMethods(["fit", "conditional_model"]), None],
         "mask_weight": [Interval(Real, 0, None, closed="left")],
         "n_masks": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -522,16 +513,6 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
     def _default_generator(self):
         return VAEACImputer()
 
-    def _fit(self, X, y, fit_params):
-        generator = _thawed(self.generator)
-        if not (generator is None or isinstance(generator, VAEACImputer)):
-            raise TypeError(
-                "UFIDOExplainer fills in features given others, which only a "
-                f"VAEACImputer does, got {type(generator).__name__}. Pass a "
-                "VAEACImputer as generator, or None."
-            )
-        return super()._fit(X, y, fit_params)
-
     def explain_path(self, X, mask_weights):
         """Explain rows with several weights of the mask, in one search.
 
@@ -558,7 +539,7 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
     def _search(self, trade_offs):
         return MaskSearch(
             self._provider,
-            on_cpu(self.generator_.module_),
+            self.generator_.conditional_model(),
             self._space.schema,
             weights_of_parts(self.uncertainty),
             mask_weights=trade_offs,

@@ -14,7 +14,7 @@ from sklearn_clue._validation import (
     check_is_fitted,
     check_weights,
 )
-from sklearn_clue.generative._base import (
+from sklearn_clue.generative._latent import (
     by_rows,
     draw_rows,
     normal_log_prob,
@@ -32,7 +32,7 @@ MIN_LATENT_ROWS = 5000
 class TwoLevel(torch.nn.Module):
     """p(x, z, u) = p(x | z) p(z | u) p(u), on tensors in encoded space.
 
-    A DensityModel, and a ConditionalModel by its outer model.
+    A DensityModel.
 
     Parameters
     ----------
@@ -57,9 +57,6 @@ class TwoLevel(torch.nn.Module):
         """Draw rows from the inner latents up."""
         z = self.inner.sample(n, generator) * self.scale + self.center
         return self.outer.likelihood.sample(self.outer.outputs(z), generator)
-
-    def impute(self, x, observed):
-        return self.outer.impute(x, observed)
 
     def log_prob(self, x, n_importance=1000, present=None, common_noise=False):
         """Importance-weighted log-density of what is present in each row, in nats."""
@@ -123,8 +120,7 @@ class TwoLevelVAEAC(DocLinkMixin, VersionedState, BaseEstimator):
         The fitted model of its latents.
 
     module_ : torch.nn.Module
-        The two together, on tensors in encoded space: `log_prob`, `sample` and
-        `impute`.
+        The two together, on tensors in encoded space: `log_prob` and `sample`.
 
     n_features_in_ : int
         Number of features seen during `fit`.

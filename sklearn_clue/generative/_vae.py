@@ -7,13 +7,6 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils import check_array
 
-from sklearn_clue._modules import (
-    ConvDecoder,
-    ConvEncoder,
-    FeatureGroup,
-    ResidualMLP,
-    feature_groups,
-)
 from sklearn_clue._torch import DTYPE
 from sklearn_clue._validation import (
     StrOptions,
@@ -25,9 +18,8 @@ from sklearn_clue._validation import (
     validate_data,
     with_callbacks,
 )
-from sklearn_clue.generative._base import (
-    ACTIVE_VARIANCE,
-    BaseGenerative,
+from sklearn_clue.generative._base import COUNT, BaseGenerative
+from sklearn_clue.generative._latent import (
     LatentModule,
     ModuleConfig,
     as_normal,
@@ -35,6 +27,17 @@ from sklearn_clue.generative._base import (
     kl_to_standard,
     standard_noise,
 )
+from sklearn_clue.generative._modules import (
+    ConvDecoder,
+    ConvEncoder,
+    FeatureGroup,
+    ResidualMLP,
+    feature_groups,
+)
+
+# Latent units whose posterior mean varies less than this over the training rows carry
+# nothing (Burda et al., 2016, Sec. 5.3).
+ACTIVE_VARIANCE = 0.01
 
 IMAGE_LATENT_DIM = 20
 
@@ -249,11 +252,8 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
         **BaseGenerative._parameter_constraints,
         "image_shape": ["array-like", None],  # its size is checked in fit
         "likelihood": [StrOptions({"auto", "gaussian", "bernoulli"})],
-        "n_importance": BaseGenerative._parameter_constraints["batch_size"],
-        "max_iter": [
-            *BaseGenerative._parameter_constraints["max_iter"],
-            StrOptions({"auto"}),
-        ],
+        "n_importance": [COUNT],
+        "max_iter": [COUNT, StrOptions({"auto"})],
     }
 
     def __init__(
@@ -452,7 +452,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
     def _encode(self, X):
         if self.image_shape is None:
             return super()._encode(X)
-        return _scale_pixels(X, self._check_image_shape())
+        return _scale_pixels(X)
 
     def _decode_rows(self, x, index=None):
         if self.image_shape is None:
@@ -544,7 +544,7 @@ def _pixel_dtype(X):
     return dtype
 
 
-def _scale_pixels(X, image_shape):
+def _scale_pixels(X):
     """Turn pixels into numbers between 0 and 1: integers are divided by 255."""
     X = np.asarray(X)
     low, high = X.min(), X.max()

@@ -1,6 +1,6 @@
 """Variational auto-encoder with arbitrary conditioning, as an imputer."""
 
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 import pandas as pd
@@ -9,10 +9,8 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, check_random_state
 
-from sklearn_clue._modules import ResidualMLP, feature_groups
-from sklearn_clue._torch import make_generator
+from sklearn_clue._torch import even_points, make_generator, normal_noise
 from sklearn_clue._validation import (
-    Interval,
     StrOptions,
     _check_feature_names_in,
     _fit_context,
@@ -25,21 +23,25 @@ from sklearn_clue._validation import (
     with_callbacks,
 )
 from sklearn_clue.encoding import TabularEncoder, as_float32
-from sklearn_clue.generative._base import (
-    BaseGenerative,
+from sklearn_clue.generative._base import COUNT, POSITIVE, BaseGenerative
+from sklearn_clue.generative._latent import (
     LatentModule,
     ModuleConfig,
     as_normal,
-    even_noise,
     kl_normal,
     standard_noise,
 )
+from sklearn_clue.generative._modules import ResidualMLP, feature_groups
 
 # Share of the rows that are hidden as a whole in training.
 HIDDEN_SHARE = 0.2
 
 # Share of the rows that are shown with additional gaps in training.
 GAP_SHARE = 0.1
+
+# Latents over which explainers average what they fill in. They are spread evenly, so
+# few do.
+N_FILLS = 8
 
 
 class VAEAC(LatentModule):
@@ -100,7 +102,8 @@ class VAEAC(LatentModule):
             x = observed = z.new_zeros(len(z), self.config.n_encoded)
         return self.decoder(torch.cat([z, observed * x, observed], -1))
 
-    def impute(self, x, observed, n_draws=20):
+    def impute(self, x, observed, n_draws=N_FILLS):
+        x, observed = x.to(self.dtype), observed.to(self.dtype)
         outputs = self._output_draws(x, observed, n_draws)
         expected = self.likelihood.mean(outputs).mean(1)
         return observed * x + (1 - observed) * expected
@@ -123,7 +126,7 @@ class VAEAC(LatentModule):
     def _output_draws(self, x, observed, n_draws):
         """Outputs of the decoder for latents drawn given what is observed."""
         mean, std = (part.unsqueeze(1) for part in self.prior(x, observed))
-        z = mean + std * even_noise(n_draws, self.latent_dim).to(x)
+        z = mean + std * normal_noise(even_points(n_draws, self.latent_dim)).to(x)
         x_draws, observed_draws = (
             part.unsqueeze(1).expand(-1, n_draws, -1).flatten(0, 1)
             for part in (x, observed)
@@ -288,12 +291,9 @@ class VAEACImputer(BaseGenerative):
     _module_class = VAEAC
     _parameter_constraints: dict = {
         **BaseGenerative._parameter_constraints,
-        "n_draws": BaseGenerative._parameter_constraints["batch_size"],
+        "n_draws": [COUNT],
         "add_indicator": ["boolean"],
-        "noise_variance": [
-            Interval(Real, 0, None, closed="neither"),
-            StrOptions({"learned", "predicted"}),
-        ],
+        "noise_variance": [POSITIVE, StrOptions({"learned", "predicted"})],
     }
 
     def __init__(
@@ -378,6 +378,16 @@ class VAEACImputer(BaseGenerative):
         weight, x, present = merge_repeated_rows(weight, x, present)
         self._train(config, {"x": x, "present": present}, weight, self._draw_masks())
         return self
+
+    def conditional_model(self):
+        """Give the fitted model as explainers fill in features with it.
+
+        Returns
+        -------
+        model : ConditionalModel
+            `impute` on tensors in encoded space, on the CPU.
+        """
+        return self.latent_model()  # one module does both
 
     def transform(self, X):
         """Fill in what is missing.

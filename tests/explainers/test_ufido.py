@@ -145,7 +145,7 @@ def test_rows_that_run_out_of_steps_are_counted(mixed, table):
 
 def test_other_generators_are_refused_before_long_work(table):
     X, y, _ = table
-    with pytest.raises(TypeError, match="only a VAEACImputer does, got VAEEncoder"):
+    with pytest.raises(ValueError, match="'conditional_model'.* Got VAEEncoder"):
         UFIDOExplainer(LogisticRegression(), vae()).fit(X[["age"]], y)
 
 

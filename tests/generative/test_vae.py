@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from sklearn_clue import TabularEncoder, VAEEncoder
-from sklearn_clue.generative import _base
+from sklearn_clue.generative import _base, _latent
 
 TINY = {"hidden_layer_sizes": (12,), "max_iter": 4, "random_state": 0}
 
@@ -128,9 +128,9 @@ def test_importance_weighted_training():
 def test_importance_draws_need_bounded_memory(toy, linear_vae, monkeypatch):
     _, X, _ = toy
     expected = linear_vae.score_samples(X[:3], n_importance=1000)
-    chunked = _base.importance_log_prob
+    chunked = _latent.importance_log_prob
     monkeypatch.setattr(
-        "sklearn_clue.generative._base.importance_log_prob",
+        "sklearn_clue.generative._latent.importance_log_prob",
         lambda *args: chunked(*args, budget=100_000),
     )
     np.testing.assert_allclose(
@@ -403,7 +403,7 @@ def test_channels_and_odd_sides():
 
 
 def test_six_blocks_for_mnist_and_three_for_digits():
-    from sklearn_clue._modules import BLOCKS_PER_STAGE, image_stages
+    from sklearn_clue.generative._modules import BLOCKS_PER_STAGE, image_stages
 
     assert BLOCKS_PER_STAGE * (len(image_stages((1, 28, 28))) - 1) == 6
     assert BLOCKS_PER_STAGE * (len(image_stages((1, 8, 8))) - 1) == 3

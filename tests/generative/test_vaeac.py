@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_clue import TabularEncoder, VAEACImputer
-from sklearn_clue._modules import FeatureGroup
-from sklearn_clue.generative._base import ModuleConfig, build
+from sklearn_clue.generative._latent import ModuleConfig, build
+from sklearn_clue.generative._modules import FeatureGroup
 from sklearn_clue.generative._vaeac import VAEAC
 
 TINY = {"hidden_layer_sizes": (12,), "max_iter": 3, "random_state": 0}

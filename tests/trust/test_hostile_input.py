@@ -788,7 +788,7 @@ BAD_PARAMETERS = [
     (ESTIMATORS["sensitivity"], {"image_shape": (2, 3)}, "image_shape.*2, 3"),
     (ESTIMATORS["ufido"], {"mask_weight": np.inf}, "mask_weight.*inf"),
     (ESTIMATORS["ufido"], {"n_masks": 0}, "n_masks.*0"),
-    (ESTIMATORS["ufido"], {"generator": VAE}, "VAEEncoder.*generator"),
+    (ESTIMATORS["ufido"], {"generator": VAE}, "generator.*VAEEncoder"),
     (TabularEncoder(), {"categorical_features": "from_type"}, "'from_type'"),
     (TabularEncoder(), {"categorical_features": ["height"]}, "'height'.*'age'"),
     (TabularEncoder(), {"categorical_features": [7]}, "categorical_features.*7"),
