@@ -64,12 +64,8 @@ from sklearn_clue.bayesian._diagnostics import effective_sample_size, split_r_ha
 from sklearn_clue.encoding import EncoderOwner
 from sklearn_clue.exceptions import ChainDivergedError
 from sklearn_clue.persistence import VersionedState
-from sklearn_clue.uncertainty import (
-    EnsembleProvider,
-    Uncertainty,
-    entropy_parts,
-    variance_parts,
-)
+from sklearn_clue.providers import EnsembleProvider
+from sklearn_clue.uncertainty import Uncertainty, entropy_parts, variance_parts
 
 # Below this many multiplications per step a chain waits for Python, not for the
 # processor, and several at once cost little more than one.

@@ -19,11 +19,11 @@ from sklearn_clue._validation import HasMethods, Interval, check_is_fitted
 from sklearn_clue.explainers._base import (
     BaseUncertaintyExplainer,
     Found,
-    _thawed,
     read_weights,
 )
 from sklearn_clue.explainers._search import ROUNDING, evaluate
 from sklearn_clue.generative import VAEACImputer
+from sklearn_clue.providers import thawed
 from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
 
 # Latents over which a filled value is averaged. They are spread evenly, so few do.
@@ -523,7 +523,7 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
         return VAEACImputer()
 
     def _fit(self, X, y, fit_params):
-        generator = _thawed(self.generator)
+        generator = thawed(self.generator)
         if not (generator is None or isinstance(generator, VAEACImputer)):
             raise TypeError(
                 "UFIDOExplainer fills in features given others, which only a "
