@@ -1,5 +1,6 @@
 """Models as explainers see them: read right, or refused by name."""
 
+import pickle
 import warnings
 from functools import partial
 
@@ -8,9 +9,10 @@ import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_classification, make_regression
+from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.feature_selection import SelectKBest
@@ -18,14 +20,25 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    RobustScaler,
+    StandardScaler,
+)
 from skorch import (
     NeuralNetBinaryClassifier,
     NeuralNetClassifier,
     NeuralNetRegressor,
 )
 
-from sklearn_clue import BayesianMLPClassifier, BayesianMLPRegressor, TabularEncoder
+from sklearn_clue import (
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    LocalSensitivityExplainer,
+    TabularEncoder,
+)
 from sklearn_clue.providers import as_provider, global_sensitivity
 from sklearn_clue.uncertainty import Uncertainty, UncertaintyProvider
 
@@ -278,3 +291,476 @@ def test_sensitivity_errors():
         global_sensitivity(_Slopes(), np.full((2, 2), np.nan))
     with pytest.raises(TypeError, match="KMeans cannot be differentiated"):
         global_sensitivity(KMeans(), np.ones((2, 2)))
+
+
+# What an explanation says is what the model says ------------------------------------
+
+
+X3, Y3 = _problem(3)
+X3 = X3.astype(np.float32).astype(np.float64)  # as a net is given them
+Y2 = (Y3 > 0).astype(np.int64)
+NUMBERS = X3[:, 0] * 3 + X3[:, 1] ** 2
+COUNTS = np.random.default_rng(0).poisson(np.exp(X3[:, 0] / 2))
+
+
+class Heads(torch.nn.Module):
+    """A mean and a standard deviation of a target."""
+
+    answers_with = "mean_std"
+
+    def __init__(self, as_pair=False):
+        super().__init__()
+        self.layer = torch.nn.Linear(5, 2)
+        self.as_pair = as_pair
+
+    def forward(self, x):
+        mean, raw = self.layer(x).chunk(2, 1)
+        std = torch.nn.functional.softplus(raw)
+        return (mean, std) if self.as_pair else torch.cat([mean, std], 1)
+
+
+class TwoLogits(torch.nn.Module):
+    def __init__(self, n_outputs=3):
+        super().__init__()
+        self.layer = torch.nn.Linear(5, n_outputs)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class FirstOfPair(torch.nn.Module):
+    """A logit, and something else that skorch lets nets return."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(5, 1)
+
+    def forward(self, x):
+        return self.layer(x)[:, 0], x
+
+
+def _hot(outputs):
+    return (3 * outputs).softmax(-1)
+
+
+def _net(kind, module, **settings):
+    return kind(module, max_epochs=2, lr=0.1, verbose=0, train_split=None, **settings)
+
+
+def _scaled(seed, scaler=None, **settings):
+    mlp = MLPClassifier((6,), max_iter=40, random_state=seed)
+    return make_pipeline(scaler or StandardScaler(), mlp)
+
+
+def _regressor(**settings):
+    return MLPRegressor(hidden_layer_sizes=(6,), max_iter=40, **settings)
+
+
+def _known_probabilities(model, X):
+    if isinstance(model, list):
+        return np.mean([_known_probabilities(member, X) for member in model], axis=0)
+    X = X.astype(np.float32) if hasattr(model, "module") else X
+    return model.predict_proba(X)
+
+
+LABELS3 = np.array(["a", "b", "c"])[Y3]
+
+# Name -> the model, and the targets it is fitted to.
+CONTRACTED = {
+    "logistic": (LogisticRegression, Y2),
+    "logistic of three": (LogisticRegression, LABELS3),
+    "MLP": (lambda: _mlp(learning_rate_init=0.02), LABELS3),
+    "MLP of two": (lambda: _mlp(learning_rate_init=0.02), Y2),
+    "pipeline": (lambda: _scaled(0), LABELS3),
+    "pipeline that reduces": (
+        lambda: make_pipeline(PCA(3, random_state=0), _mlp()),
+        LABELS3,
+    ),
+    "bagging": (lambda: BaggingClassifier(_mlp(), 3, random_state=0), LABELS3),
+    "bagging of pipelines": (
+        lambda: BaggingClassifier(_scaled(0), 3, max_features=0.6, random_state=0),
+        LABELS3,
+    ),
+    "list": (lambda: [_mlp(), LogisticRegression()], LABELS3),
+    "list of pipelines": (lambda: [_scaled(seed) for seed in range(3)], LABELS3),
+    "list of pipelines that prepare alike": (
+        lambda: [make_pipeline(PCA(3), _mlp()) for _ in range(2)],
+        LABELS3,
+    ),
+    "list of pipelines of other scalers": (
+        lambda: [
+            _scaled(0, StandardScaler(with_mean=False)),
+            _scaled(1, MinMaxScaler()),
+            make_pipeline(MaxAbsScaler(), RobustScaler(), _mlp()),
+            _scaled(2, RobustScaler(with_centering=False, with_scaling=False)),
+        ],
+        LABELS3,
+    ),
+    "net": (
+        lambda: _net(
+            NeuralNetClassifier, TwoLogits, criterion=torch.nn.CrossEntropyLoss
+        ),
+        Y3,
+    ),
+    "net with a nonlinearity": (
+        lambda: _net(
+            NeuralNetClassifier,
+            TwoLogits,
+            criterion=torch.nn.CrossEntropyLoss,
+            predict_nonlinearity=_hot,
+        ),
+        Y3,
+    ),
+    "net with more outputs than labels": (
+        lambda: _net(
+            NeuralNetClassifier, TwoLogits, criterion=torch.nn.CrossEntropyLoss
+        ),
+        2 * Y2,
+    ),
+    "binary net": (
+        lambda: _net(NeuralNetBinaryClassifier, FirstOfPair, criterion=_FirstLoss),
+        Y2.astype(np.float32),
+    ),
+    "binary net with a threshold": (
+        lambda: _net(
+            NeuralNetBinaryClassifier, FirstOfPair, criterion=_FirstLoss, threshold=0.8
+        ),
+        Y2.astype(np.float32),
+    ),
+    "list of binary nets": (
+        lambda: [
+            _net(NeuralNetBinaryClassifier, FirstOfPair, criterion=_FirstLoss)
+            for _ in range(2)
+        ],
+        Y2.astype(np.float32),
+    ),
+    "MLP regressor": (
+        lambda: MLPRegressor(hidden_layer_sizes=(6,), max_iter=40),
+        NUMBERS,
+    ),
+    "MLP regressor of two targets": (
+        _regressor,
+        np.stack([NUMBERS, X3[:, 2]], 1),
+    ),
+    "Poisson regressor": (
+        lambda: _regressor(loss="poisson"),
+        COUNTS.astype(float),
+    ),
+    "list of regressors": (
+        lambda: [
+            MLPRegressor(hidden_layer_sizes=(6,), max_iter=40, random_state=seed)
+            for seed in range(2)
+        ],
+        NUMBERS,
+    ),
+    "net for numbers": (
+        lambda: _net(NeuralNetRegressor, torch.nn.Linear(5, 1)),
+        NUMBERS[:, None].astype(np.float32),
+    ),
+    "net for two numbers": (
+        lambda: _net(NeuralNetRegressor, torch.nn.Linear(5, 2)),
+        np.stack([NUMBERS, X3[:, 2]], 1).astype(np.float32),
+    ),
+    "net of a mean and a deviation": (
+        lambda: _net(NeuralNetRegressor, Heads(as_pair=True), criterion=_GaussianLoss),
+        NUMBERS[:, None].astype(np.float32),
+    ),
+}
+
+
+class _FirstLoss(torch.nn.BCEWithLogitsLoss):
+    def forward(self, outputs, y):
+        outputs = outputs[0] if isinstance(outputs, tuple) else outputs
+        return super().forward(outputs, y)
+
+
+class _GaussianLoss(torch.nn.Module):
+    def forward(self, outputs, y):
+        mean, std = outputs
+        return (std.log() + ((y - mean) / std).square() / 2).mean()
+
+
+@pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:The estimator is never"
+)
+@pytest.mark.parametrize("is_frozen", [False, True])
+@pytest.mark.parametrize("name", CONTRACTED)
+def test_an_explanation_says_what_the_model_says(name, is_frozen, own_process):
+    make, y = CONTRACTED[name]
+    torch.manual_seed(0)
+    model = make()
+    if is_frozen:
+        members = model if isinstance(model, list) else [model]
+        for position, member in enumerate(members):
+            # Members of an ensemble may have seen other rows, and prepare differently.
+            is_own = isinstance(model, list) and "alike" not in name
+            kept = np.arange(len(y)) % 7 != position if is_own else slice(None)
+            X = X3.astype(np.float32) if hasattr(member, "module") else X3
+            member.fit(X[kept], y[kept])
+        frozen = [FrozenEstimator(member) for member in members]
+        model = frozen if isinstance(model, list) else frozen[0]
+    explainer = LocalSensitivityExplainer(model, random_state=0).fit(X3, y)
+    fitted = explainer.estimator_
+    told = explainer.explain(X3)
+    assert_allclose(
+        told.uncertainty_before.total, explainer.predict_uncertainty(X3).total
+    )
+    if not explainer.is_classification_:
+        members = fitted if isinstance(fitted, list) else [fitted]
+        known = np.mean([_predict(member) for member in members], axis=0)
+        assert_allclose(told.prediction_before, known, rtol=1e-5, atol=1e-5)
+        assert_allclose(explainer.predict(X3), known, rtol=1e-5, atol=1e-5)
+        return
+    proba = _known_probabilities(fitted, X3)
+    assert_allclose(explainer.predict_proba(X3), proba, atol=1e-5)
+    entropy = -(proba * np.log(proba.clip(1e-12))).sum(1)
+    assert_allclose(told.uncertainty_before.total, entropy, atol=1e-4)
+    if isinstance(fitted, list):
+        known = fitted[0].classes_[proba.argmax(1)]
+    else:
+        known = _predict(fitted)
+    assert len(set(known)) > 1
+    assert_array_equal(told.prediction_before, known)
+    assert_array_equal(explainer.predict(X3), known)
+
+
+def _predict(model):
+    is_net = hasattr(model, "module")
+    prediction = model.predict(X3.astype(np.float32) if is_net else X3)
+    return prediction[:, 0] if prediction.shape[1:] == (1,) else prediction
+
+
+def test_a_threshold_is_the_models_own(own_process):
+    torch.manual_seed(0)
+    module = FirstOfPair()
+    explainers = []
+    for threshold in (0.5, 0.8):
+        net = _net(NeuralNetBinaryClassifier, module, threshold=threshold).initialize()
+        explainers.append(LocalSensitivityExplainer(FrozenEstimator(net)).fit(X3))
+    low, high = (explainer.explain(X3).prediction_before for explainer in explainers)
+    assert low.sum() > high.sum()
+    nets = [explainer.estimator for explainer in explainers]
+    with pytest.raises(ValueError, match=r"thresholds \['0.5', '0.8'\]. Give them one"):
+        LocalSensitivityExplainer(nets).fit(X3)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_members_are_matched_by_label():
+    few = LABELS3 != "b"
+    members = [_mlp().fit(X3[few], LABELS3[few]), _mlp().fit(X3, LABELS3)]
+    explainer = LocalSensitivityExplainer([FrozenEstimator(m) for m in members])
+    explainer.fit(X3)
+    assert_array_equal(explainer.classes_, ["a", "b", "c"])
+    first, second = (member.predict_proba(X3) for member in members)
+    expected = (np.insert(first, 1, 0, axis=1) + second) / 2
+    assert_allclose(explainer.predict_proba(X3), expected)
+    again = pickle.loads(pickle.dumps(explainer))
+    assert_allclose(again.predict_proba(X3), expected)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("prepare", [StandardScaler, PCA])
+def test_an_ensemble_of_pipelines_is_kept(prepare):
+    explainer = LocalSensitivityExplainer(
+        [make_pipeline(prepare(), _mlp()) for _ in range(2)], random_state=0
+    ).fit(X3, LABELS3)
+    again = pickle.loads(pickle.dumps(explainer))
+    assert_array_equal(
+        again.explain(X3[:9]).counterfactuals, explainer.explain(X3[:9]).counterfactuals
+    )
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_pipelines_that_prepare_in_their_own_ways_are_refused():
+    members = [
+        FrozenEstimator(make_pipeline(PCA(3), _mlp()).fit(X3[half], LABELS3[half]))
+        for half in (slice(70), slice(70, None))
+    ]
+    with pytest.raises(TypeError, match=r"differently, by PCA.* put the steps before"):
+        LocalSensitivityExplainer(members).fit(X3, LABELS3)
+    clipped = _scaled(0, MinMaxScaler(clip=True)).fit(X3[:70], LABELS3[:70])
+    with pytest.raises(TypeError, match="differently, by MinMaxScaler"):
+        as_provider([clipped])
+
+
+# Refused by name ---------------------------------------------------------------------
+
+
+def _fit(model, y):
+    return LocalSensitivityExplainer(model).fit(X3, y)
+
+
+@pytest.mark.parametrize("y", [Y3, Y2, Y3.astype(float)], ids=["three", "two", "float"])
+def test_the_task_of_a_module_is_asked_for(y, own_process):
+    module = torch.nn.Linear(5, 1)
+    with pytest.raises(ValueError, match="Linear does not say whether it classifies"):
+        _fit([module] * 3, y)
+    module.answers_with = "mean"
+    assert not _fit(module, y).is_classification_
+    module.answers_with = "classes"
+    if len(set(y)) == 2:
+        assert _fit(module, y).is_classification_
+    else:
+        with pytest.raises(ValueError, match=r"1 column\(s\) for 3 classes"):
+            _fit(module, y)
+    module.answers_with = "class"
+    with pytest.raises(ValueError, match="answers_with of Linear must be one of"):
+        _fit(module, y)
+
+
+def test_the_task_of_a_module_may_be_plain(own_process):
+    assert _fit(torch.nn.Linear(5, 3), Y3).is_classification_
+    assert _fit(torch.nn.Linear(5, 1), Y2 > 0).is_classification_
+    assert _fit(torch.nn.Linear(5, 3), LABELS3).is_classification_
+    assert not _fit(torch.nn.Linear(5, 1), NUMBERS).is_classification_
+    with pytest.raises(ValueError, match="does not say whether .* got no y"):
+        _fit(torch.nn.Linear(5, 1), None)
+    module = torch.nn.Linear(5, 3)
+    module.answers_with = "classes"
+    assert_array_equal(_fit(module, None).classes_, [0, 1, 2])
+
+
+def test_logits_must_be_as_many_as_classes(own_process):
+    module = torch.nn.Linear(5, 3)
+    with pytest.raises(ValueError, match="does not say whether .* 3 column"):
+        _fit(module, 2 * Y2)
+    module.answers_with = "classes"
+    with pytest.raises(ValueError, match=r"3 column\(s\) for 2 classes"):
+        _fit(module, 2 * Y2)
+    nets = [
+        _net(NeuralNetClassifier, TwoLogits, module__n_outputs=n).initialize()
+        for n in (2, 3)
+    ]
+    with pytest.raises(ValueError, match=r"same classes or targets, got \[2, 3\]"):
+        _fit([FrozenEstimator(net) for net in nets], None)
+    with pytest.raises(ValueError, match="answer with probabilities.*nonlinearity"):
+        _fit(FrozenEstimator(nets[0]), None)  # logits, and a criterion for log(p)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_several_labels_per_row_are_refused(own_process):
+    y = np.stack([Y2, X3[:, 0] > 0, X3[:, 1] > 0], 1).astype(int)
+    with pytest.raises(
+        ValueError, match="several labels per row .* Explain one column"
+    ):
+        _fit(NeverFitted(), y)
+    with pytest.raises(ValueError, match="fitted to 3 labels per row"):
+        as_provider(_mlp().fit(X3, y))
+    net = _net(NeuralNetClassifier, TwoLogits, criterion=torch.nn.BCEWithLogitsLoss)
+    with pytest.raises(ValueError, match="must predict one label per row"):
+        _fit(FrozenEstimator(net.initialize()), None)
+
+
+class NeverFitted(MLPClassifier):
+    def fit(self, X, y):
+        raise AssertionError("It should have been refused before.")
+
+
+def test_means_and_deviations_are_declared(own_process):
+    module = torch.nn.Sequential(torch.nn.Linear(5, 2), torch.nn.Softplus())
+    with pytest.raises(ValueError, match=r"2 columns for 1 target.* 'mean_std'"):
+        _fit(module, NUMBERS)
+    net = _net(NeuralNetRegressor, module).initialize()
+    with pytest.raises(ValueError, match="2 columns for 1 target"):
+        _fit(FrozenEstimator(net), NUMBERS)
+    several = _fit(module, np.stack([NUMBERS, NUMBERS], 1))
+    assert several.predict(X3).shape == (len(X3), 2)
+    x = torch.as_tensor(X3, dtype=torch.float32)
+    mean, std = module(x).detach().numpy().T
+    module.answers_with = net.module_.answers_with = "mean_std"
+    for model in (module, FrozenEstimator(net), [module, module]):
+        explainer = _fit(model, NUMBERS)
+        assert_allclose(explainer.predict_uncertainty(X3).aleatoric, std, rtol=1e-5)
+        assert_allclose(explainer.predict(X3), mean, rtol=1e-5)
+        assert_allclose(explainer.explain(X3).prediction_before, mean, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "module, message",
+    [
+        (torch.nn.Linear(5, 3), "even number of columns, got 3"),
+        (torch.nn.Sequential(torch.nn.Linear(5, 2), torch.nn.LogSigmoid()), "negative"),
+    ],
+    ids=["odd", "negative"],
+)
+def test_deviations_that_make_no_sense(module, message):
+    module.answers_with = "mean_std"
+    with pytest.raises(ValueError, match=message):
+        _fit(module, NUMBERS)
+
+
+def test_a_pair_must_be_declared(own_process):
+    module = Heads(as_pair=True)
+    assert (_fit(module, NUMBERS).predict_uncertainty(X3).aleatoric > 0).all()
+    module.answers_with = "mean"
+    with pytest.raises(ValueError, match="got tuple. A pair of means and standard"):
+        _fit(module, NUMBERS)
+
+
+def test_classifiers_and_regressors_do_not_mix():
+    with pytest.raises(TypeError, match="classifiers only or regressors only"):
+        _fit([NeverFitted(), MLPRegressor()], Y2)
+
+
+# Providers of others -----------------------------------------------------------------
+
+
+class _Bowl:
+    """The smallest provider: it says neither unit nor whether it has gradients."""
+
+    is_classification = False
+
+    def uncertainty(self, x):
+        spread = x.square().sum(1)
+        return Uncertainty(spread, spread, 0 * spread), x[:, :1]
+
+
+class _Speaker(RegressorMixin, BaseEstimator):
+    """An estimator that speaks for itself."""
+
+    def fit(self, X, y):
+        self.is_fitted_ = True
+        return self
+
+    def predict(self, X):
+        return np.asarray(X)[:, 0]
+
+    def uncertainty_provider(self):
+        return _Bowl()
+
+
+@pytest.mark.parametrize("model", [_Bowl(), _Speaker(), FrozenEstimator(_Speaker())])
+def test_the_smallest_provider_is_explained(model):
+    explainer = LocalSensitivityExplainer(model, step_size=0.1).fit(X3, NUMBERS)
+    told = explainer.explain(X3)
+    assert_allclose(told.prediction_before, X3[:, 0], atol=1e-9)
+    assert_allclose(told.uncertainty_before.total, (X3**2).sum(1))
+    assert told.uncertainty_after.total.mean() < told.uncertainty_before.total.mean()
+    assert_allclose(explainer.predict(X3), X3[:, 0], atol=1e-9)
+
+
+def test_a_provider_may_say_its_unit():
+    provider = _Bowl()
+    provider.center, provider.scale = 7.0, 10.0
+    told = LocalSensitivityExplainer(provider).fit(X3, NUMBERS).explain(X3[:5])
+    assert_allclose(told.prediction_before, 7 + 10 * X3[:5, 0])
+    assert_allclose(told.uncertainty_before.total, 10 * (X3[:5] ** 2).sum(1))
+
+
+def test_rows_are_judged_without_gradients():
+    class Steps(_Bowl):
+        is_differentiable = False
+
+        def uncertainty(self, x):
+            assert not x.requires_grad and not torch.is_grad_enabled()
+            spread = torch.as_tensor(np.floor(np.abs(x.numpy()).sum(1)))
+            return Uncertainty(spread, 0 * spread, spread), x[:, :1]
+
+    explainer = LocalSensitivityExplainer(Steps()).fit(X3, NUMBERS)
+    assert_array_equal(
+        explainer.predict_uncertainty(X3).total, np.floor(np.abs(X3).sum(1))
+    )
+    assert 0 < explainer.rejects(X3).mean() < 0.5
+    for ask in (explainer.explain, partial(global_sensitivity, Steps())):
+        with pytest.raises(TypeError, match="follows gradients .* use predict_uncert"):
+            ask(X3)
