@@ -426,8 +426,11 @@ def check_model(model, is_member=False):
             )
         members = model
     elif isinstance(model, _BAGGING):
-        default = DecisionTreeClassifier if is_classifier(model) else _TREE
-        members = [default() if model.estimator is None else model.estimator]
+        member = model.estimator
+        if member is None:  # what they bag by default
+            is_class = is_classifier(model)
+            member = DecisionTreeClassifier() if is_class else DecisionTreeRegressor()
+        members = [member]
     else:
         members = []
         if is_member and _speaks_for_itself(model):
@@ -464,11 +467,10 @@ def read_task(model, X, y):
     }
     _check_one_task(tasks, model)
     (is_classification,) = tasks
-    kind = "" if y is None else type_of_target(y)
-    if is_classification and kind.startswith("multilabel") | kind.endswith("output"):
+    if is_classification and np.shape(y)[1:] not in ((), (1,)):
         raise ValueError(
             f"Targets of several labels per row cannot be explained, got y of shape "
-            f"{np.shape(y)} ({kind}). Explain one column of y at a time."
+            f"{np.shape(y)}. Explain one column of y at a time."
         )
     return is_classification
 
@@ -491,7 +493,7 @@ def _classifies(member, X, y):
             return True
         # A single target has a single mean, so two or more columns are logits.
         width = _width(model, X)
-        if kind in ("binary", "multiclass") and width == len(labels):
+        if kind in ("binary", "multiclass") and width == len(labels) > 1:
             return True
         received = (
             f"{width} column(s) of outputs, and whole numbers as targets: "
@@ -587,6 +589,11 @@ def _known_labels(model):
     if isinstance(model, list | tuple):
         known = [_known_labels(member) for member in model]
         known = [labels for labels in known if labels is not None]
+        if len({labels.dtype.kind for labels in known}) > 1:
+            raise TypeError(
+                "The members of an ensemble know labels of different types, got "
+                f"{[labels.tolist() for labels in known]}. Fit them to the same labels."
+            )
         return np.unique(np.concatenate(known)) if known else None
     _, model = peel(model)
     labels = None if is_net(model) else getattr(model, "classes_", None)
@@ -596,7 +603,6 @@ def _known_labels(model):
 # The registry ------------------------------------------------------------------------
 
 _BAGGING = BaggingClassifier | BaggingRegressor
-_TREE = DecisionTreeRegressor
 # What is affine, column by column.
 _SCALERS = (MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler)
 # Models whose coefficients are put into a module.
@@ -725,11 +731,8 @@ def _of_coefficients(model, n_classes):
             f"{type(model).__name__} was fitted to {model.n_outputs_} labels per row, "
             "which cannot be explained together. Fit one model per label."
         )
-    module = _rebuilt(model)
     read = _as_slab if is_classification else _as_means
-    return EnsembleProvider(
-        partial(_said, module, torch.float64, read), is_classification=is_classification
-    )
+    return _one_network(_rebuilt(model), read, is_classification)
 
 
 def _of_module(module, n_classes):
@@ -739,11 +742,7 @@ def _of_module(module, n_classes):
         "mean": _as_means,
         "mean_std": _as_moments,
     }[answer]
-    module = _frozen_copy(module)
-    return EnsembleProvider(
-        partial(_said, module, _module_dtype(module), read),
-        is_classification=answer == "classes",
-    )
+    return _one_network(_frozen_copy(module), read, answer == "classes")
 
 
 def _of_net(net, n_classes):
@@ -754,12 +753,9 @@ def _of_net(net, n_classes):
         # What its predict and predict_proba do.
         nonlinearity = net._get_predict_nonlinearity()
         read = partial(_as_net, nonlinearity, is_classifier(net))
-    module = _frozen_copy(net.module_)
-    return EnsembleProvider(
-        partial(_said, module, _module_dtype(module), read),
-        is_classification=is_classifier(net),
-        threshold=getattr(net, "threshold", None),
-    )
+    provider = _one_network(_frozen_copy(net.module_), read, is_classifier(net))
+    provider.threshold = getattr(net, "threshold", None)
+    return provider
 
 
 # Which models are known, and how they are read once they are fitted. The first pair of
@@ -777,6 +773,11 @@ REGISTRY = [
 
 
 # What members say --------------------------------------------------------------------
+
+
+def _one_network(module, read, is_classification):
+    members = partial(_said, module, _module_dtype(module), read)
+    return EnsembleProvider(members, is_classification=is_classification)
 
 
 def _said(module, dtype, read, x):
