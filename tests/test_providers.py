@@ -557,9 +557,7 @@ def test_members_are_matched_by_label():
     again = pickle.loads(pickle.dumps(explainer))
     assert_allclose(again.predict_proba(X3), expected)
     members.append(_mlp().fit(X3, Y3))
-    with pytest.raises(
-        TypeError, match=r"of different types, got .*\[0, 1, 2\]"
-    ):
+    with pytest.raises(TypeError, match=r"of different types, got .*\[0, 1, 2\]"):
         as_provider(members)
 
 
