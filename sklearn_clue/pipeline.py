@@ -117,24 +117,29 @@ class Pipeline(DocLinkMixin, sklearn_pipeline.Pipeline):
         return self._final_estimator.explain(self._to_last_step(X))
 
     @available_if(_last_step_has("explain_path"))
-    def explain_path(self, X, distance_weights):
-        """Transform rows, and explain them with several weights of the distance.
+    def explain_path(self, X, *args, **kwargs):
+        """Transform rows, and explain them with several values of a parameter.
 
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_samples, n_features)
             Rows to explain, as the first step takes them.
 
-        distance_weights : array-like of float
-            Values of `distance_weight`.
+        *args : tuple
+            What `explain_path` of the last step takes: `distance_weights` of
+            :class:`~sklearn_clue.CLUEExplainer`, `mask_weights` of
+            :class:`~sklearn_clue.UFIDOExplainer`.
+
+        **kwargs : dict
+            The same, by name.
 
         Returns
         -------
         explanations : list of Explanation
-            One per weight, in the space that the last step is given.
+            One per value, in the space that the last step is given.
         """
         return self._final_estimator.explain_path(
-            self._to_last_step(X), distance_weights
+            self._to_last_step(X), *args, **kwargs
         )
 
     @available_if(_last_step_has("rejects"))

@@ -21,7 +21,7 @@ LAYERS = [
     {"explainers"},
     {"explanation"},
     {"bayesian", "generative"},
-    {"_modules"},
+    {"providers", "_modules"},
     {"uncertainty", "encoding"},
     {
         "_parallel",

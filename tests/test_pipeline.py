@@ -14,7 +14,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from sklearn_clue import BayesianMLPClassifier, CLUEExplainer, VAEEncoder
+from sklearn_clue import (
+    BayesianMLPClassifier,
+    CLUEExplainer,
+    UFIDOExplainer,
+    VAEACImputer,
+    VAEEncoder,
+)
 from sklearn_clue.pipeline import Pipeline, make_pipeline
 
 pytestmark = pytest.mark.filterwarnings(
@@ -171,6 +177,18 @@ def test_explainer_around_our_pipeline_returns_to_raw_units(data):
     ours, its = (clue.fit(X, y).explain(X[:4]) for clue in (outer, with_sklearn))
     pd.testing.assert_frame_equal(ours.counterfactuals, its.counterfactuals)
     pd.testing.assert_frame_equal(ours.X, X[:4])
+
+
+def test_arguments_are_those_of_the_last_step(data):
+    X, y = data
+    fill = UFIDOExplainer(
+        LogisticRegression(), VAEACImputer(2, (10,), max_iter=2), max_iter=2
+    )
+    pipeline = make_pipeline(StandardScaler(), fill).fit(X, y)
+    path = pipeline.explain_path(X[:3], mask_weights=[0.1, 10.0])
+    assert len(path) == len(pipeline.explain_path(X[:3], [0.1, 10.0])) == 2
+    with pytest.raises(TypeError, match="distance_weights"):
+        pipeline.explain_path(X[:3], distance_weights=[0.1])
 
 
 def test_columns_may_be_dropped_before(data):

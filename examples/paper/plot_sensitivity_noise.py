@@ -22,7 +22,7 @@ from sklearn.model_selection import train_test_split
 
 from sklearn_clue import BayesianMLPClassifier, CLUEExplainer, VAEEncoder
 from sklearn_clue.evaluation import nearest_neighbor_distance
-from sklearn_clue.uncertainty import as_provider
+from sklearn_clue.providers import as_provider
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(

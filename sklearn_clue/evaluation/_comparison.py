@@ -27,7 +27,7 @@ from sklearn_clue._validation import (
 from sklearn_clue.bayesian import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_clue.exceptions import SearchConvergenceWarning
 from sklearn_clue.explanation import knee_distances
-from sklearn_clue.uncertainty import is_net
+from sklearn_clue.providers import is_net
 
 # From next to no change to next to no restraint, by trade-off parameter.
 GRIDS = {

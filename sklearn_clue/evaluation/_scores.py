@@ -11,7 +11,8 @@ from sklearn.utils import check_array, check_consistent_length
 
 from sklearn_clue._validation import _safe_indexing, check_is_fitted
 from sklearn_clue.explanation import balance, knee_distances, knee_index
-from sklearn_clue.uncertainty import Uncertainty, peel
+from sklearn_clue.providers import peel
+from sklearn_clue.uncertainty import Uncertainty
 
 # Columns of `cv_results_` that `EXPLANATION_SCORERS` fill and `knee_point` reads.
 GAIN, COST = "uncertainty_explained", "neg_distance"

@@ -19,7 +19,7 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_memory
 
 from sklearn_clue._parallel import run_parallel
@@ -40,7 +40,6 @@ from sklearn_clue.bayesian import BayesianMLPClassifier
 from sklearn_clue.encoding import EncoderOwner, TabularEncoder
 from sklearn_clue.exceptions import SearchConvergenceWarning
 from sklearn_clue.explainers._space import (
-    AffineInputs,
     EncodedSpace,
     PixelScaler,
     check_constraints,
@@ -48,14 +47,24 @@ from sklearn_clue.explainers._space import (
 )
 from sklearn_clue.explanation import Explanation, SearchPath
 from sklearn_clue.persistence import VersionedState
+from sklearn_clue.providers import (
+    AffineInputs,
+    as_provider,
+    check_gradients,
+    check_model,
+    check_prediction,
+    decide,
+    is_net,
+    labels_of,
+    peel,
+    read_task,
+    same_steps,
+    thawed,
+    unit_of,
+)
 from sklearn_clue.uncertainty import (
     Uncertainty,
-    as_provider,
-    check_differentiable,
-    is_net,
-    peel,
-    target_of,
-    unit_of,
+    UncertaintyProvider,
     weights_of_parts,
 )
 
@@ -112,7 +121,14 @@ class BaseUncertaintyExplainer(
     _trade_off: str
 
     _parameter_constraints: dict = {
-        "estimator": [HasMethods("fit"), torch.nn.Module, list, tuple, None],
+        "estimator": [
+            HasMethods("fit"),
+            HasMethods("uncertainty"),
+            torch.nn.Module,
+            list,
+            tuple,
+            None,
+        ],
         "uncertainty": [StrOptions(set(Uncertainty._fields)), dict],
         "memory": [str, HasMethods("cache"), None],
         "immutable_features": ["array-like", str, None],
@@ -170,31 +186,30 @@ class BaseUncertaintyExplainer(
         rng = check_random_state(self.random_state)
         estimator_seed, generator_seed = rng.randint(2**31 - 1, size=2)
         generator = self._seeded(self._resolve_generator(), generator_seed)
-        generator = self._voiced(generator)
-        knows_images = self if generator is None else _thawed(generator)
+        knows_images = self if generator is None else thawed(generator)
         image_shape = getattr(knows_images, "image_shape", None)
         estimator = self._resolve_estimator()
-        _check_estimator(estimator)
+        check_model(estimator)
         if image_shape is not None:
             estimator = _see_pixels(estimator)
-        estimator = self._voiced(self._seeded(estimator, estimator_seed))
+        estimator = self._seeded(estimator, estimator_seed)
         if y is None and not _is_fitted_already(estimator):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
             )
-        self.is_classification_ = _is_classification(estimator, y)
-        if not isinstance(_thawed(estimator), Pipeline):
+        self.is_classification_ = read_task(estimator, X, y)
+        if not isinstance(thawed(estimator), Pipeline):
             # Before long work. Steps of a pipeline may rename columns.
             check_constraints(X, self.immutable_features, self.feature_ranges)
 
-        fit_part = check_memory(self.memory).cache(_fit_part)
+        # What is printed makes no difference to what is fitted.
+        fit_part = check_memory(self.memory).cache(_fit_part, ignore=["verbose"])
+        fit_part = partial(fit_part, verbose=self.verbose)
         self.estimator_ = fit_part(estimator, X, y, params["estimator"])
-        if self.is_classification_:
-            self.classes_ = _classes(self.estimator_, y)
-        elif "classes_" in vars(self):
-            del self.classes_
-        predictor = self._view(self.estimator_, X, image_shape)
+        predictor = PredictorView(
+            self.estimator_, X, image_shape, self._n_classes(self.estimator_, y)
+        )
         space = EncodedSpace(
             predictor.steps,
             predictor.encoder,
@@ -202,23 +217,25 @@ class BaseUncertaintyExplainer(
             self.immutable_features,
             self.feature_ranges,
         )
+        self._read_answers(predictor, space, X, y)
         if generator is not None:
             if _is_frozen(generator):
-                check_same_space(space, _thawed(generator))
+                check_same_space(space, thawed(generator))
             elif image_shape is None and getattr(generator, "encoder", "") is None:
                 encoder = predictor.encoder
                 generator.set_params(
                     encoder="passthrough"
                     if encoder is None
-                    else FrozenEstimator(_thawed(encoder))
+                    else FrozenEstimator(thawed(encoder))
                 )
             # One without an encoder lives in encoded space from the start.
             encode = space.to_inputs if hasattr(generator, "encoder") else space.encode
             generator = fit_part(generator, encode(X), None, params["generator"])
-            self.generator_ = _thawed(generator)
+            self.generator_ = thawed(generator)
             check_same_space(space, self.generator_)
             self.n_iter_ = getattr(self.generator_, "n_iter_", None)
         self._provider, self._space = predictor.provider, space
+        self._shares_steps = predictor.shares_steps
         self._image_shape = image_shape
         self.threshold_ = self._learn_threshold(X)
         return self
@@ -243,13 +260,23 @@ class BaseUncertaintyExplainer(
             )
         return float(np.quantile(total, 1 - self.rejection_rate))
 
-    def _view(self, estimator, X, image_shape):
-        return PredictorView(
-            estimator,
-            X,
-            image_shape,
-            len(self.classes_) if self.is_classification_ else None,
-        )
+    def _n_classes(self, model, y):
+        labels = labels_of(model, None, y) if self.is_classification_ else None
+        return None if labels is None else len(labels)
+
+    def _read_answers(self, predictor, space, X, y):
+        """Learn the class labels, and refuse answers that do not fit the targets."""
+        x = space.encode(_safe_indexing(X, np.arange(min(X.shape[0], 100))))
+        _, prediction = _judge(predictor.provider, x)
+        if self.is_classification_:
+            n_classes = prediction.shape[1]
+            self.classes_ = labels_of(self.estimator_, n_classes, y)
+            check_prediction(self.estimator_, prediction, None)
+            return
+        if "classes_" in vars(self):
+            del self.classes_
+        if y is not None:
+            check_prediction(self.estimator_, prediction, y)
 
     def _resolve_estimator(self):
         """A fresh copy of the estimator, or the thing itself if it is fitted."""
@@ -278,12 +305,6 @@ class BaseUncertaintyExplainer(
                 for position, member in enumerate(part)
             ]
         return _hand_down(part, "random_state", None, int(seed) % (2**31 - 1))
-
-    def _voiced(self, part):
-        """Let parts that are silent themselves report as this explainer should."""
-        if isinstance(part, list):
-            return [self._voiced(member) for member in part]
-        return _hand_down(part, "verbose", 0, self.verbose) if self.verbose else part
 
     def get_metadata_routing(self):
         """Get the metadata routing of this object.
@@ -337,7 +358,7 @@ class BaseUncertaintyExplainer(
         if provider is not None:
             # All of it comes from the estimator, but for the unit of its inputs.
             is_affine = isinstance(provider, AffineInputs)
-            unit = (provider.center, provider.scale) if is_affine else None
+            unit = (provider.offset, provider.factor) if is_affine else None
             state["_unit_of_inputs"] = unit
         return state
 
@@ -346,7 +367,9 @@ class BaseUncertaintyExplainer(
             unit = state.pop("_unit_of_inputs")
             classes = state.get("classes_")
             provider = as_provider(
-                _steps_and_model(state["estimator_"])[1],
+                _steps_and_model(
+                    state["estimator_"], state.get("_shares_steps", False)
+                )[1],
                 None if classes is None else len(classes),
             )
             state["_provider"] = provider if not unit else AffineInputs(provider, *unit)
@@ -368,8 +391,8 @@ class BaseUncertaintyExplainer(
             Class labels, or means.
         """
         check_is_fitted(self, "estimator_")
-        if hasattr(self.estimator_, "predict"):
-            return self.estimator_.predict(_as_the_part_wants(self.estimator_, X))
+        if self._speaks_tables("predict"):
+            return self.estimator_.predict(X)
         return self._in_words(self._judge(X)[1])
 
     @available_if(lambda self: self._has_classes())
@@ -387,10 +410,14 @@ class BaseUncertaintyExplainer(
             Probabilities, in the order of `classes_`.
         """
         check_is_fitted(self, "estimator_")
-        if hasattr(self.estimator_, "predict_proba"):
-            X = _as_the_part_wants(self.estimator_, X)
+        if self._speaks_tables("predict_proba"):
             return self.estimator_.predict_proba(X)
         return self._judge(X)[1]
+
+    def _speaks_tables(self, method):
+        """Whether the estimator answers itself; a skorch net wants float32 arrays."""
+        is_table = not is_net(peel(self.estimator_)[1])
+        return is_table and hasattr(self.estimator_, method)
 
     def _has_classes(self):
         if hasattr(self, "is_classification_"):
@@ -442,11 +469,8 @@ class BaseUncertaintyExplainer(
 
     def _in_words(self, prediction):
         """Class labels, or means in the unit of the target."""
-        if self.is_classification_:
-            return self.classes_[prediction.argmax(1)]
-        target = target_of(self._provider)
-        prediction = prediction * target.scale + target.center
-        return prediction[:, 0] if prediction.shape[1] == 1 else prediction
+        decided = decide(self._provider, prediction)
+        return self.classes_[decided] if self.is_classification_ else decided
 
     # Explaining -------------------------------------------------------------------
 
@@ -487,6 +511,7 @@ class BaseUncertaintyExplainer(
     def _explain(self, X, trade_offs):
         """Explain rows, once per value of the parameter `_trade_off`."""
         check_is_fitted(self, "estimator_")
+        check_gradients(self._provider, type(self).__name__)
         X = self._check_rows(X, reset=False)
         # The models do not depend on constraints, so these may be set after `fit`.
         space = self._space.constrained(self.immutable_features, self.feature_ranges)
@@ -608,10 +633,15 @@ class PredictorView:
 
     provider : UncertaintyProvider
         Takes encoded rows.
+
+    shares_steps : bool
+        Whether `steps` are those that all members of an ensemble have in common.
     """
 
     def __init__(self, estimator, X, image_shape, n_classes):
-        self.steps, model = _steps_and_model(estimator)
+        is_list = isinstance(estimator, list)
+        self.shares_steps = is_list and same_steps(estimator, X)
+        self.steps, model = _steps_and_model(estimator, self.shares_steps)
         self.provider = as_provider(model, n_classes)
         inputs = X
         for step in self.steps:
@@ -620,8 +650,8 @@ class PredictorView:
             self._read_images(model, inputs)
         elif hasattr(model, "encoder_"):
             self.encoder = model.encoder_
-        elif self.steps and isinstance(_thawed(self.steps[-1]), TabularEncoder):
-            self.encoder = _thawed(self.steps.pop())
+        elif self.steps and isinstance(thawed(self.steps[-1]), TabularEncoder):
+            self.encoder = thawed(self.steps.pop())
         else:
             # Models without an encoder take numbers as they are. Distances need them
             # on one scale, so encoded space is standardised all the same.
@@ -641,8 +671,8 @@ class PredictorView:
         if isinstance(own, PixelScaler):
             return
         center, scale = np.zeros(1), np.full(1, full)
-        if isinstance(_thawed(own), TabularEncoder):
-            columns = _thawed(own).schema_.columns
+        if isinstance(thawed(own), TabularEncoder):
+            columns = thawed(own).schema_.columns
             spread = np.array([column.scale for column in columns])
             center = -np.array([column.center for column in columns]) / spread
             scale = full / spread
@@ -662,20 +692,17 @@ def _is_frozen(part):
     return isinstance(part, FrozenEstimator)
 
 
-def _thawed(part):
-    return part.estimator if _is_frozen(part) else part
-
-
-def _steps_and_model(estimator):
+def _steps_and_model(estimator, shares_steps):
     """What comes before the model, and the model itself or a list of them."""
-    if isinstance(estimator, list):
-        return [], [_thawed(member) for member in estimator]
-    return peel(estimator)
+    if not shares_steps:
+        return peel(estimator)
+    peeled = [peel(member) for member in estimator]
+    return peeled[0][0], [model for _, model in peeled]
 
 
 def _fresh(part):
-    """A copy to fit; torch modules and frozen estimators are fitted already."""
-    return part if isinstance(part, torch.nn.Module) else clone(part)
+    """A copy to fit; what is fitted already is taken as it is."""
+    return part if _is_fitted_already(part) else clone(part)
 
 
 def _hand_down(part, parameter, default, value):
@@ -696,28 +723,7 @@ def _hand_down(part, parameter, default, value):
 def _is_fitted_already(part):
     if isinstance(part, list):
         return all(_is_fitted_already(member) for member in part)
-    return _is_frozen(part) or isinstance(part, torch.nn.Module)
-
-
-def _check_estimator(estimator):
-    """Refuse, before it is fitted, what does not predict or has no gradients."""
-    members = estimator if isinstance(estimator, list) else [estimator]
-    if not members:
-        raise ValueError(
-            "estimator is an empty list. Give the members of the ensemble, or None for "
-            "a BayesianMLPClassifier."
-        )
-    for member in members:
-        kind = None
-        if hasattr(member, "__sklearn_tags__"):
-            kind = get_tags(member).estimator_type
-        if kind not in ("classifier", "regressor", None):
-            raise TypeError(
-                f"estimator must be a classifier or a regressor, got {member!r}, which "
-                f"is a {kind}. See as_provider in sklearn_clue.uncertainty for those "
-                "that can be explained."
-            )
-    check_differentiable(estimator)
+    return isinstance(part, FrozenEstimator | torch.nn.Module | UncertaintyProvider)
 
 
 def _see_pixels(estimator):
@@ -728,37 +734,16 @@ def _see_pixels(estimator):
     return estimator
 
 
-def _fit_part(part, X, y, params):
+def _fit_part(part, X, y, params, verbose=0):
     if isinstance(part, list):
-        return [_fit_part(member, X, y, params) for member in part]
+        return [_fit_part(member, X, y, params, verbose) for member in part]
     if _is_fitted_already(part):
         return part
-    return clone(part).fit(_as_the_part_wants(part, X), y, **params)
-
-
-def _as_the_part_wants(part, X):
-    """Give a bare skorch net float32 arrays; it takes columns of frames apart."""
-    return np.asarray(X, dtype=np.float32) if is_net(_thawed(part)) else X
-
-
-def _is_classification(estimator, y):
-    first = estimator[0] if isinstance(estimator, list) else estimator
-    if isinstance(first, torch.nn.Module):
-        if y is None:
-            raise ValueError(
-                "A torch module does not say whether it classifies: pass y, so that "
-                "its type can tell."
-            )
-        return type_of_target(y) not in ("continuous", "continuous-multioutput")
-    return is_classifier(first)
-
-
-def _classes(estimator, y):
-    first = _thawed(estimator[0] if isinstance(estimator, list) else estimator)
-    if hasattr(first, "classes_"):
-        return np.asarray(first.classes_)
-    check_classification_targets(y)
-    return np.unique(y)
+    # Parts that are silent themselves report as the explainer should.
+    part = _hand_down(clone(part), "verbose", 0, verbose)
+    if is_net(part):  # it takes the columns of frames apart
+        X = np.asarray(X, dtype=np.float32)
+    return part.fit(X, y, **params)
 
 
 def read_weights(name, values):

@@ -144,7 +144,7 @@ class LocalSensitivityExplainer(BaseUncertaintyExplainer):
     --------
     CLUEExplainer : Searches among rows that look like real ones.
     UFIDOExplainer : Replaces as few features as possible.
-    sklearn_clue.uncertainty.global_sensitivity : The mean over rows, by feature.
+    sklearn_clue.providers.global_sensitivity : The mean over rows, by feature.
 
     Notes
     -----

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_clue._validation import _safe_indexing, is_pandas_df, is_polars_df
 from sklearn_clue.encoding import ColumnSchema, FeatureSchema, TabularEncoder
 from sklearn_clue.exceptions import EncodingMismatchError
 from sklearn_clue.persistence import VersionedState
-from sklearn_clue.uncertainty import names_after
+from sklearn_clue.providers import names_after
 
 
 class PixelScaler(VersionedState, TransformerMixin, BaseEstimator):
@@ -49,22 +48,6 @@ class PixelScaler(VersionedState, TransformerMixin, BaseEstimator):
         if self.dtype_.kind in "iu":
             return np.rint(255 * np.clip(X, 0, 1)).astype(self.dtype_)
         return X.astype(self.dtype_)
-
-
-class AffineInputs:
-    """A provider that sees rows of encoded space in units of its own."""
-
-    def __init__(self, provider, center, scale):
-        self.provider = provider
-        self.center = np.array(center, dtype=np.float64)
-        self.scale = np.array(scale, dtype=np.float64)
-        self.is_classification = provider.is_classification
-        self.target = provider
-
-    def uncertainty(self, x):
-        """Judge encoded rows; see `UncertaintyProvider`."""
-        center, scale = (torch.as_tensor(part) for part in (self.center, self.scale))
-        return self.provider.uncertainty(x.double() * scale + center)
 
 
 class Limits(NamedTuple):

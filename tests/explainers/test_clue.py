@@ -399,6 +399,18 @@ def test_a_sweep_fits_each_part_once_per_fold(tmp_path, table, with_memory):
     assert N_FITS == {CountedModel: 4, CountedVAE: 4}
 
 
+def test_what_is_printed_is_no_part_of_the_cache(tmp_path, table, capsys):
+    X, y, _ = table
+    parts = CountedModel(), CountedVAE(2, (10,), max_iter=2)
+    N_FITS.clear()
+    for verbose in (0, 2):
+        clue = CLUEExplainer(*parts, memory=str(tmp_path), random_state=0)
+        clue.set_params(verbose=verbose).fit(X[["age", "income"]], y)
+    assert N_FITS == {CountedModel: 1, CountedVAE: 1}
+    clue.set_params(memory=None).fit(X[["age", "income"]], y)
+    assert "epoch 1/2" in capsys.readouterr().err
+
+
 def is_past_balance(explanation):
     """Whether the distance outweighs the uncertainty, or rows have stopped moving."""
     weight = explanation.distance_weight / explanation.encoded.shape[1]
