@@ -43,7 +43,6 @@ class TrainingResult(NamedTuple):
 
     history: list  # of one dict per epoch
     best_epoch: int
-    is_converged: bool
     is_interrupted: bool
 
 
@@ -253,7 +252,6 @@ class _Monitor(Callback):
         return TrainingResult(
             history=self.history,
             best_epoch=self.best_epoch,
-            is_converged=self.is_converged,
             is_interrupted=n_epochs < self.settings.max_iter
             and not (self.is_converged or self.is_stopped),
         )
