@@ -1,7 +1,7 @@
 """Words and HTML from the facts of an explanation, as `Explanation.to_dict` gives them.
 
 Nothing here knows a model, a frame or a schema. All that comes from the data passes
-`_text` on its way into HTML.
+`_escape` on its way into HTML.
 """
 
 import base64
@@ -263,7 +263,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
 def table(facts, n_rows):
     """Write the table for a notebook; `n_rows` counts those left out as well."""
     rows = facts["rows"]
-    lines = [f"<p>{_text(_heading(facts, n_rows))}."]
+    lines = [f"<p>{_escape(_heading(facts, n_rows))}."]
     if len(rows) < n_rows:
         lines.append(
             f"The first {len(rows)} are shown: slice the explanation for others, or "
@@ -271,7 +271,7 @@ def table(facts, n_rows):
         )
     lines.append("</p>")
     if facts["note"]:
-        lines.append(f"<p>Note: {_text(facts['note'])}</p>")
+        lines.append(f"<p>Note: {_escape(facts['note'])}</p>")
     if rows and facts["image_shape"] is not None:
         lines += _listing(facts)
     elif rows:
@@ -295,10 +295,10 @@ def page(facts):
     ]
     paragraphs = [_legend(facts)]
     if settings:
-        paragraphs.append(_text("; ".join(settings).capitalize() + "."))
+        paragraphs.append(_escape("; ".join(settings).capitalize() + "."))
     if facts["note"]:
-        paragraphs.append(f"Note: {_text(facts['note'])}")
-    words = "".join(f"<p>{_text(line)}</p>" for line in summary(facts).splitlines())
+        paragraphs.append(f"Note: {_escape(facts['note'])}")
+    words = "".join(f"<p>{_escape(line)}</p>" for line in summary(facts).splitlines())
     lines = [
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -306,9 +306,9 @@ def page(facts):
         # Nothing is fetched, whatever the data may hold.
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
         "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">",
-        f"<title>{_text(title)}</title>",
+        f"<title>{_escape(title)}</title>",
         f"<style>{_TABLE_STYLE}{_PAGE_STYLE}</style></head><body>",
-        f"<h1>{_text(title)}</h1>",
+        f"<h1>{_escape(title)}</h1>",
         *(f"<p>{paragraph}</p>" for paragraph in paragraphs),
         f"<details><summary>In words</summary>{words}</details>",
         '<div class="clue-x">',
@@ -319,7 +319,7 @@ def page(facts):
     return "\n".join(lines) + "\n"
 
 
-def _text(content):
+def _escape(content):
     return html.escape(str(content), quote=True)
 
 
@@ -353,34 +353,36 @@ def _side_by_side(facts):
     rows = facts["rows"]
     yield "<table><thead><tr><th></th>"
     for row in rows:
-        yield f'<th colspan="2" class="first name">{_text(label(row))}</th>'
+        yield f'<th colspan="2" class="first name">{_escape(label(row))}</th>'
     yield "</tr><tr><th>feature</th>"
     for _ in rows:
         yield '<th class="first">original</th><th>counterfactual</th>'
     yield "</tr></thead><tbody>"
     for position, feature in enumerate(facts["features"]):
-        yield f"<tr><th>{_text(feature['name'])}</th>"
+        yield f"<tr><th>{_escape(feature['name'])}</th>"
         for row in rows:
             entry = row["changes"][position]
-            old = _value(entry["before"], feature)
+            old = _value_html(entry["before"], feature)
             same = "" if entry["highlighted"] else ' class="same"'
             yield f'<td class="first">{old}</td>'
-            yield f"<td{same}>{_new_value(entry, feature)}</td>"
+            yield f"<td{same}>{_new_value_html(entry, feature)}</td>"
         yield "</tr>"
-    most = _most(rows)
-    yield f'<tr class="figures"><th>{_text(_measure(facts))}</th>'
+    largest = _largest_total(rows)
+    yield f'<tr class="figures"><th>{_escape(_measure_with_unit(facts))}</th>'
     for row in rows:
         before, after = (row["uncertainty"][when] for when in ("before", "after"))
-        yield f'<td class="first">{_uncertainty(before, most, facts)}</td>'
-        yield f"<td>{_uncertainty(after, most, facts)}</td>"
+        yield f'<td class="first">{_uncertainty_html(before, largest, facts)}</td>'
+        yield f"<td>{_uncertainty_html(after, largest, facts)}</td>"
     if _has_reconstruction(rows):
         yield "</tr><tr><th>after plain auto-encoding</th>"
         for row in rows:
-            rebuilt = _uncertainty(row["uncertainty"]["reconstructed"], most, facts)
+            rebuilt = _uncertainty_html(
+                row["uncertainty"]["reconstructed"], largest, facts
+            )
             yield f'<td class="first"></td><td>{rebuilt}</td>'
     yield "</tr><tr><th>prediction</th>"
     for row in rows:
-        old, new = _predictions(row)
+        old, new = _predictions_html(row)
         yield f'<td class="first">{old}</td><td>{new}</td>'
     yield "</tr></tbody></table>"
 
@@ -389,7 +391,7 @@ def _listing(facts):
     """One line per row, sortable by the values in `data-sort`."""
     rows = facts["rows"]
     is_image = facts["image_shape"] is not None
-    heads = [("row", ""), (_measure(facts), "before, after")]
+    heads = [("row", ""), (_measure_with_unit(facts), "before, after")]
     heads += [("explained", facts["unit"] or "")]
     if has_reconstruction := _has_reconstruction(rows):
         heads.append(("auto-encoded", facts["unit"] or ""))
@@ -402,19 +404,19 @@ def _listing(facts):
         heads += [(feature["name"], "") for feature in facts["features"]]
     yield '<table class="sortable"><thead><tr>'
     for name, more in heads:
-        more = f" <small>{_text(more)}</small>" if more else ""
-        yield f'<th scope="col" class="name">{_text(name)}{more}</th>'
+        more = f" <small>{_escape(more)}</small>" if more else ""
+        yield f'<th scope="col" class="name">{_escape(name)}{more}</th>'
     yield "</tr></thead><tbody>"
-    most = _most(rows)
+    largest = _largest_total(rows)
     pictures = _pictures(rows) if is_image and rows else itertools.repeat(())
     for position, (row, images) in enumerate(zip(rows, pictures, strict=False)):
         yield "<tr>"
-        yield f'<th scope="row" data-sort="{_key(row["row"])}">{_text(label(row))}</th>'
+        key, name = _sort_key(row["row"]), _escape(label(row))
+        yield f'<th scope="row" data-sort="{key}">{name}</th>'
         for image, what in zip(images, _IMAGES, strict=False):
-            alt = f"{what} of {_text(label(row))}"
-            yield _cell(position, f'<img src="{image}" alt="{alt}">')
+            yield _cell(position, f'<img src="{image}" alt="{what} of {name}">')
         before, after = (
-            _uncertainty(row["uncertainty"][when], most, facts)
+            _uncertainty_html(row["uncertainty"][when], largest, facts)
             for when in ("before", "after")
         )
         yield _cell(row["uncertainty"]["before"]["total"], f"{before}<br>{after}")
@@ -423,7 +425,7 @@ def _listing(facts):
         if has_reconstruction:
             rebuilt = row["uncertainty"]["reconstructed"]["total"]
             yield _cell(rebuilt, figure(rebuilt))
-        old, new = _predictions(row)
+        old, new = _predictions_html(row)
         yield _cell(
             row["prediction"]["before"], old if old == new else f"{old} → {new}"
         )
@@ -432,7 +434,7 @@ def _listing(facts):
             yield _cell(len(row["candidates"]), _alternatives(row, facts))
         if not is_image:
             for entry, feature in zip(row["changes"], facts["features"], strict=True):
-                yield _cell(entry["before"], _both_values(entry, feature))
+                yield _cell(entry["before"], _both_values_html(entry, feature))
         yield "</tr>"
     yield "</tbody></table>"
 
@@ -463,7 +465,7 @@ def _alternatives(row, facts):
                 if (new := value(after, feature["decimals"]))
                 != value(entry["before"], feature["decimals"])
             ]
-        lines.append(f"<li>{_text(', '.join(texts))}</li>")
+        lines.append(f"<li>{_escape(', '.join(texts))}</li>")
     return (
         f"<details><summary>{len(candidates)}</summary>"
         f"<ol>{''.join(lines)}</ol></details>"
@@ -471,14 +473,14 @@ def _alternatives(row, facts):
 
 
 def _cell(key, content):
-    return f'<td data-sort="{_key(key)}">{content}</td>'
+    return f'<td data-sort="{_sort_key(key)}">{content}</td>'
 
 
-def _measure(facts):
+def _measure_with_unit(facts):
     return facts["measure"] + (f" ({facts['unit']})" if facts["unit"] else "")
 
 
-def _most(rows):
+def _largest_total(rows):
     """The largest uncertainty shown, which the bars are drawn to."""
     totals = [
         parts["total"] or 0.0
@@ -489,7 +491,7 @@ def _most(rows):
     return max(totals, default=0.0) or 1.0
 
 
-def _uncertainty(parts, most, facts):
+def _uncertainty_html(parts, largest, facts):
     """A bar as long as the total, divided between its sources, and the figure."""
     shares = {kind: parts[kind] or 0.0 for kind in _FILLS}
     if not facts["unit"]:  # of standard deviations it is the squares that add up
@@ -501,7 +503,7 @@ def _uncertainty(parts, most, facts):
         f'%;background:{_FILLS[kind]}"></span>'
         for kind, share in shares.items()
     )
-    width = max(_BAR_WIDTH * (parts["total"] or 0.0) / most, 0.15)
+    width = max(_BAR_WIDTH * (parts["total"] or 0.0) / largest, 0.15)
     return (
         f'<span style="white-space:nowrap"><span role="img" aria-label="{words}" '
         f'title="{words}" style="{_BAR};width:{width:.2f}em">{pieces}</span> '
@@ -509,23 +511,23 @@ def _uncertainty(parts, most, facts):
     )
 
 
-def _value(content, feature):
+def _value_html(content, feature):
     """A value of the user's, cut if long; its tooltip holds all of it."""
     text = value(content, feature["decimals"])
     if len(text) <= _MAX_LENGTH:
-        return _text(text)
-    return f'<span title="{_text(text)}">{_text(text[: _MAX_LENGTH - 1])}…</span>'
+        return _escape(text)
+    return f'<span title="{_escape(text)}">{_escape(text[: _MAX_LENGTH - 1])}…</span>'
 
 
-def _new_value(entry, feature):
-    new = _value(entry["after"], feature)
+def _new_value_html(entry, feature):
+    new = _value_html(entry["after"], feature)
     if not entry["highlighted"]:
         return new
     return f'<b style="{_MARK}"{_tooltip(entry)}>{_arrow(entry)}&nbsp;{new}</b>'
 
 
-def _both_values(entry, feature):
-    old, new = _value(entry["before"], feature), _value(entry["after"], feature)
+def _both_values_html(entry, feature):
+    old, new = (_value_html(entry[when], feature) for when in ("before", "after"))
     if entry["highlighted"]:
         return f'<b style="{_MARK}"{_tooltip(entry)}>{old} → {new}</b>'
     return old if old == new else f"{old} → {new}"
@@ -543,16 +545,16 @@ def _tooltip(entry):
     return f' title="percentile {old:.0f} → {new:.0f} of the training data"'
 
 
-def _predictions(row):
+def _predictions_html(row):
     both = row["prediction"]
-    return _text(prediction(both["before"])), _text(prediction(both["after"]))
+    return _escape(prediction(both["before"])), _escape(prediction(both["after"]))
 
 
-def _key(content):
+def _sort_key(content):
     """What a column sorts by: a number, or text; nothing if missing."""
     if isinstance(content, list):
         content = content[0] if len(content) == 1 else None
-    return "" if content is None else _text(content)
+    return "" if content is None else _escape(content)
 
 
 # --- Images ---

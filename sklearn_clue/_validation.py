@@ -20,7 +20,6 @@ from sklearn.utils._param_validation import (
     HasMethods,
     Hidden,
     Interval,
-    Options,
     StrOptions,
     validate_params,
 )
@@ -34,12 +33,8 @@ from sklearn.utils.validation import (
 try:
     from sklearn.utils._dataframe import is_pandas_df, is_polars_df
 except ImportError:  # scikit-learn < 1.9
-    from sklearn.utils.validation import (
-        _is_pandas_df as is_pandas_df,
-    )
-    from sklearn.utils.validation import (
-        _is_polars_df as is_polars_df,
-    )
+    from sklearn.utils.validation import _is_pandas_df as is_pandas_df
+    from sklearn.utils.validation import _is_polars_df as is_polars_df
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -222,7 +217,6 @@ __all__ = [
     "Hidden",
     "Interval",
     "MAX_MAGNITUDE",
-    "Options",
     "StrOptions",
     "_check_feature_names_in",
     "_fit_context",

@@ -7,6 +7,11 @@ import sys
 import warnings
 from unittest.mock import patch
 
+# Threads that wait for each other's part of a tiny tensor take most of the time, and
+# all of it where cores are shared. One works; torch still counts what the machine has,
+# so that a changed count shows. Set before torch is imported, and for children as well.
+os.environ.setdefault("OMP_THREAD_LIMIT", "1")
+
 import numpy as np
 import pandas as pd
 import pytest

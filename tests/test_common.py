@@ -28,7 +28,7 @@ from sklearn_clue.generative import TwoLevelVAEAC
 TINY = {"hidden_layer_sizes": (10,), "n_draws": 8, "burn_in": 120, "thinning": 2}
 TINY_VAE = VAEEncoder(2, (5,), max_iter=2)
 TINY_VAEAC = VAEACImputer(2, (5,), max_iter=2)
-TINY_TRUTH = TwoLevelVAEAC(TINY_VAEAC, TINY_VAE)
+TINY_TWO_LEVEL = TwoLevelVAEAC(TINY_VAEAC, TINY_VAE)
 INSTANCES = [
     BayesianMLPClassifier(**TINY),
     BayesianMLPRegressor(**TINY),
@@ -37,7 +37,7 @@ INSTANCES = [
     CLUEExplainerCV(LogisticRegression(), TINY_VAE, distance_weights=[1.0], cv=2),
     DeepEnsembleClassifier((10,), n_members=2, learning_rate=0.02, max_iter=60),
     DeepEnsembleRegressor((10,), n_members=2, learning_rate=0.02, max_iter=60),
-    GroundTruth(TINY_TRUTH, n_importance=10),
+    GroundTruth(TINY_TWO_LEVEL, n_importance=10),
     LocalSensitivityExplainer(LogisticRegression()),
     LocalSensitivityExplainer(BayesianMLPRegressor(**TINY)),
     TabularEncoder(),
@@ -45,7 +45,7 @@ INSTANCES = [
     VAEACImputer(2, (10,), max_iter=5, n_draws=10),
     VAEACImputer(2, (10,), max_iter=5, n_draws=10, add_indicator=True),
     VAEEncoder(2, (10,), max_iter=5),
-    TwoLevelVAEAC(VAEACImputer(2, (10,), max_iter=5), VAEEncoder(2, (10,), max_iter=5)),
+    TINY_TWO_LEVEL,
 ]
 
 # Class -> {check: cause and cure}. Meant to stay empty.

@@ -197,7 +197,6 @@ def test_import_costs_little_more_than_its_parts():
         "import time, torch, sklearn; start = time.process_time(); "
         "import sklearn_clue; print(time.process_time() - start)"
     )
-    seconds = [
-        float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3)
-    ]
-    assert min(seconds) < 0.5
+    # Other work on the machine may disturb one attempt.
+    attempts = (subprocess.check_output([sys.executable, "-c", code]) for _ in range(3))
+    assert any(float(seconds) < 0.5 for seconds in attempts)

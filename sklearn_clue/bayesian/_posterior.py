@@ -52,12 +52,8 @@ from sklearn_clue.bayesian._targets import (
 )
 from sklearn_clue.encoding import EncoderOwner
 from sklearn_clue.persistence import VersionedState
-from sklearn_clue.uncertainty import (
-    EnsembleProvider,
-    Uncertainty,
-    entropy_parts,
-    variance_parts,
-)
+from sklearn_clue.providers import EnsembleProvider
+from sklearn_clue.uncertainty import Uncertainty, entropy_parts, variance_parts
 
 # Rows encoded at a time for prediction.
 ROWS_PER_CHUNK = 8192

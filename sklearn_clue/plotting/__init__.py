@@ -4,16 +4,12 @@ Each display holds the numbers it shows. A class method that starts with `from_`
 computes them and draws; `plot` draws them again.
 """
 
-from sklearn_clue.plotting._curves import (
-    LatentPathDisplay,
-    RejectionCurveDisplay,
-    TradeOffDisplay,
-    UncertaintyMapDisplay,
-)
-from sklearn_clue.plotting._explanation import (
-    ExplanationDisplay,
-    ImageExplanationDisplay,
-)
+from sklearn_clue.plotting._explanation import ExplanationDisplay
+from sklearn_clue.plotting._image_explanation import ImageExplanationDisplay
+from sklearn_clue.plotting._latent_path import LatentPathDisplay
+from sklearn_clue.plotting._rejection_curve import RejectionCurveDisplay
+from sklearn_clue.plotting._trade_off import TradeOffDisplay
+from sklearn_clue.plotting._uncertainty_map import UncertaintyMapDisplay
 
 __all__ = [
     "ExplanationDisplay",

@@ -14,6 +14,22 @@ CYCLE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, BLACK)
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 GREY = "#b8b8b8"
 
+KINDS = ("total", "aleatoric", "epistemic")
+
+
+def check_kind(kind):
+    """Refuse what is not a kind of uncertainty."""
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
+
+
+def measure_label(explanation, kind):
+    """Name the measure of uncertainty of an explanation, with its unit."""
+    name = "" if kind == "total" else f"{kind} "
+    if explanation.is_classification:
+        return f"{name}entropy (nats)"
+    return f"{name}standard deviation (unit of the target)"
+
 
 def literal(text, limit=None, width=None):
     """Keep a user's text from being read as a formula.

@@ -143,8 +143,7 @@ def _count_in_a_new_thread():
 
 # Nested parallelism
 
-# Wide enough for one chain per job.
-CHAINS = {"hidden_layer_sizes": (220, 200), "n_draws": 4, "burn_in": 5, "thinning": 1}
+CHAINS = {"n_draws": 4, "burn_in": 5, "thinning": 1}
 
 
 def _grid(estimator, n_jobs, **options):
@@ -163,7 +162,7 @@ def test_nested_parallelism_is_bounded(monkeypatch):
     get_reusable_executor().shutdown(wait=True)  # new workers, with these variables
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     monkeypatch.setenv("MKL_NUM_THREADS", "4")
-    estimator = watched.WatchedClassifier(**CHAINS, n_jobs=2, random_state=0)
+    estimator = watched.WatchedClassifier((5,), **CHAINS, n_jobs=2, random_state=0)
     search = _grid(estimator, n_jobs=2, scoring=watched.n_threads)
     search.fit(*_many_rows())
     get_reusable_executor().shutdown(wait=True)
@@ -175,7 +174,8 @@ def test_nested_parallelism_is_bounded(monkeypatch):
 def test_nested_parallelism_costs_little():
     """On a single free core, at least 0.8 times the speed of one job after another."""
     X, y = _many_rows()
-    estimator = BayesianMLPClassifier(**{**CHAINS, "n_draws": 200}, n_jobs=2)
+    wide = (220, 200)  # enough for one chain per job
+    estimator = BayesianMLPClassifier(wide, **{**CHAINS, "n_draws": 200}, n_jobs=2)
     _grid(BayesianMLPClassifier(5, n_draws=2), n_jobs=2).fit(X, y)  # start workers
     seconds = {}
     for n_jobs in (1, 2):

@@ -16,11 +16,6 @@ CONFTEST = Path(__file__).parents[1] / "conftest.py"
 
 
 @pytest.fixture(scope="module")
-def models():
-    return zoo.fitted_models()
-
-
-@pytest.fixture(scope="module")
 def expected(models):
     return zoo.hashes(models)
 

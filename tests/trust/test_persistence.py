@@ -48,11 +48,6 @@ joblib.dump(answers, sys.argv[3])
 
 
 @pytest.fixture(scope="module")
-def models():
-    return zoo.fitted_models()
-
-
-@pytest.fixture(scope="module")
 def expected(models):
     return {name: zoo.answers(name, model) for name, model in models.items()}
 
