@@ -181,21 +181,25 @@ class _BaseBayesianMLP(NetworkPosterior):
         burn_in, thinning = self.burn_in, self.thinning
         # A chain needs iterations, and the fewer rows the fewer of them an epoch has.
         if burn_in == "auto":
-            n_steps = 1000 if is_narrow else 300
+            n_steps = 1000 if is_narrow else 240
             enough = min(math.ceil(480 / n_batches), 80)
             burn_in = max(40, math.ceil(n_steps / n_batches), enough)
         if thinning == "auto":
-            n_steps = 60 if is_narrow else 18 if n_rows <= self.batch_size else 12
-            thinning = max(min(3 + 5600 // n_rows, 4), math.ceil(n_steps / n_batches))
+            n_steps = 60 if is_narrow else 12 if n_rows <= self.batch_size else 9
+            least = 3 if n_batches <= 3 else min(3 + 5600 // n_rows, 4)
+            thinning = max(least, math.ceil(n_steps / n_batches))
         n_adaptation = max(
             math.ceil(self.adaptation_fraction * burn_in * n_batches), MIN_ADAPTATION
         )
         if go_on:
             burn_in = n_adaptation = 0
-        # What limits the step is its energy error, where gradients are exact. Else it
-        # is their noise, which the energy error on one batch does not show. Chains of
-        # wide networks mix slowly, and gain more by a longer step than they lose.
-        max_growth = 1.2 if not is_narrow else 10.0 if n_batches == 1 else 1.0
+        # What limits the step is its energy error where gradients are exact. Else it is
+        # their noise, which the energy error on one batch does not show. Short chains
+        # of wide networks gain more by a longer step than they lose.
+        if is_narrow:
+            max_growth = 10.0 if n_batches == 1 else 1.0
+        else:
+            max_growth = 2.0 if n_batches <= 3 else 1.0
         return ChainSettings(
             layer_sizes=layer_sizes,
             batch_size=math.ceil(n_rows / n_batches),
@@ -470,20 +474,20 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
 
     burn_in : int or "auto", default="auto"
         Epochs that each chain runs before its first draw. `"auto"` means 40, or as many
-        as it takes for 300 iterations, and for 1000 of a network with fewer than 5000
+        as it takes for 240 iterations, and for 1000 of a network with fewer than 5000
         weights. An epoch is as many batches as it takes to see every row once on
         average; an iteration is one batch.
 
     thinning : int or "auto", default="auto"
         Epochs from one draw of a chain to the next. `"auto"` means 3, or as many as it
-        takes for 12 iterations, for 18 if the rows would fit into one batch, and for
+        takes for 9 iterations, for 12 if the rows would fit into one batch, and for
         60 of a network with fewer than 5000 weights.
 
     step_size : float, default=0.01
         Step of the sampler in its adapted scale, ε, to begin with. It is adapted while
-        the mass is: lowered where the energy error of steps is large, else raised to at
-        most 1.2 times its value, and ten times where gradients are exact, as they are
-        if all rows are one batch. Excursions lower it at any time.
+        the mass is: lowered where the energy error of steps is large, else raised, to at
+        most twice its value where there are no more than three batches, and ten times
+        where all rows are one and gradients are exact. Excursions lower it at any time.
         `diagnostics_.step_size` has what it became.
 
     friction : float, default=0.05
@@ -716,20 +720,20 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
 
     burn_in : int or "auto", default="auto"
         Epochs that each chain runs before its first draw. `"auto"` means 40, or as many
-        as it takes for 300 iterations, and for 1000 of a network with fewer than 5000
+        as it takes for 240 iterations, and for 1000 of a network with fewer than 5000
         weights. An epoch is as many batches as it takes to see every row once on
         average; an iteration is one batch.
 
     thinning : int or "auto", default="auto"
         Epochs from one draw of a chain to the next. `"auto"` means 3, or as many as it
-        takes for 12 iterations, for 18 if the rows would fit into one batch, and for
+        takes for 9 iterations, for 12 if the rows would fit into one batch, and for
         60 of a network with fewer than 5000 weights.
 
     step_size : float, default=0.01
         Step of the sampler in its adapted scale, ε, to begin with. It is adapted while
-        the mass is: lowered where the energy error of steps is large, else raised to at
-        most 1.2 times its value, and ten times where gradients are exact, as they are
-        if all rows are one batch. Excursions lower it at any time.
+        the mass is: lowered where the energy error of steps is large, else raised, to at
+        most twice its value where there are no more than three batches, and ten times
+        where all rows are one and gradients are exact. Excursions lower it at any time.
         `diagnostics_.step_size` has what it became.
 
     friction : float, default=0.05
