@@ -4,11 +4,13 @@
     SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_bnn.py --paper-recipe
     SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_bnn.py --stability
     SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_bnn.py --small
+    SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_bnn.py --prior
     python examples/benchmarks/bench_bnn.py --speed
 
 The first prints one table of default settings against other models, mean over seeds,
 on the paper's splits. `--small` fits tens to hundreds of rows, and tables made to be
-difficult. Every mode ends with its bars and exits with 1 if one is missed.
+difficult. `--prior` compares priors and temperatures of classifiers. Every other mode
+ends with its bars and exits with 1 if one is missed.
 """
 
 import argparse
@@ -448,6 +450,42 @@ def compare_small(X, X_test, y, y_test, seed, is_number):
     return found
 
 
+# What is compared -> parameters. A rate r times as large is a prior whose standard
+# deviation is sqrt(r) times as large.
+PRIORS = {
+    "default": {},
+    "prior of a regressor": {"prior_rate": 2.5},
+    "half as wide again": {"prior_rate": 22.5},
+    "temperature 0.5": {"temperature": 0.5},
+    "temperature 0.3": {"temperature": 0.3},
+}
+
+
+def priors(n_seeds):
+    """Compare what classifiers could assume, by negative log-likelihoods."""
+    torch.set_num_threads(1)
+    tables = {"digits": 0.75, "german": 0.75, "titanic": 0.75, "breast cancer": 50}
+    rows = []
+    for name, size in tables.items():
+        X, y = load_small(name)
+        for seed in range(n_seeds):
+            X_train, X_test, y_train, y_test = train_test_split(
+                X, y, train_size=size, random_state=seed, stratify=y
+            )
+            models = {
+                label: BayesianMLPClassifier(random_state=seed, **changes)
+                for label, changes in PRIORS.items()
+            }
+            models["deep ensemble (5)"] = DeepEnsembleClassifier(random_state=seed)
+            for label, model in models.items():
+                proba = model.fit(X_train, y_train).predict_proba(X_test)
+                found = scores_of_proba(proba, np.asarray(y_test))["NLL"]
+                rows.append({"table": name, "model": label, "NLL": found})
+    table = pd.DataFrame(rows).pivot_table("NLL", "model", "table", sort=False)
+    print(f"NLL, mean of {n_seeds} seed(s)")
+    print(table.round(3).to_string())
+
+
 def outside(n_seeds=3):
     """Coverage of intervals for the concretes furthest out on the main axis."""
     X, y = load_small("concrete")
@@ -604,12 +642,15 @@ def main():
     parser.add_argument("--paper-recipe", action="store_true", help="2400 epochs, Wine")
     parser.add_argument("--stability", action="store_true", help="many seeds")
     parser.add_argument("--small", action="store_true", help="few rows")
+    parser.add_argument("--prior", action="store_true", help="other assumptions")
     parser.add_argument("--speed", action="store_true", help="ratios to plain torch")
     options = parser.parse_args()
     if options.speed:
         speed()
     elif options.small:
         small(options.seeds)
+    elif options.prior:
+        priors(options.seeds)
     elif options.stability:
         stability()
     elif options.paper_recipe:

@@ -485,9 +485,10 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
 
     step_size : float, default=0.01
         Step of the sampler in its adapted scale, ε, to begin with. It is adapted while
-        the mass is: lowered where the energy error of steps is large, else raised, to at
-        most twice its value where there are no more than three batches, and ten times
-        where all rows are one and gradients are exact. Excursions lower it at any time.
+        the mass is: lowered where the energy error of steps is large, else raised. It
+        becomes at most twice as large where there are no more than three batches, and
+        ten times where all rows are one and gradients are exact. Excursions lower it
+        at any time.
         `diagnostics_.step_size` has what it became.
 
     friction : float, default=0.05
@@ -731,9 +732,10 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
 
     step_size : float, default=0.01
         Step of the sampler in its adapted scale, ε, to begin with. It is adapted while
-        the mass is: lowered where the energy error of steps is large, else raised, to at
-        most twice its value where there are no more than three batches, and ten times
-        where all rows are one and gradients are exact. Excursions lower it at any time.
+        the mass is: lowered where the energy error of steps is large, else raised. It
+        becomes at most twice as large where there are no more than three batches, and
+        ten times where all rows are one and gradients are exact. Excursions lower it
+        at any time.
         `diagnostics_.step_size` has what it became.
 
     friction : float, default=0.05
