@@ -622,10 +622,12 @@ class _Chains(Callback):
                 later[chain], later_energy[chain] = there[chain], energy[chain]
             position[chain] = there[chain]
             self.guard.go_back(chain, energy[chain])
-        # What was learned from gradients on the way out is not to be kept, either.
         lost = torch.as_tensor(is_lost, device=position.device)
+        # What the adaptation learned from gradients on the way out is not to be kept.
+        # If it has ended since, there may be no other kernel.
+        was_adapting = self.vouched.second_moment is not None
         is_adapting = self.state.second_moment is not None
-        if is_adapting or self.vouched.step.any():  # else there is no other kernel
+        if was_adapting and (is_adapting or self.vouched.step.any()):
             self.state = _sghmc.restore(self.state, self.vouched, lost)
         self.state = self.state._replace(position=position)
         factor = np.where(is_lost, SHRINKAGE**self.guard.n_failures, 1.0)

@@ -185,7 +185,7 @@ class _BaseBayesianMLP(NetworkPosterior):
             enough = min(math.ceil(480 / n_batches), 80)
             burn_in = max(40, math.ceil(n_steps / n_batches), enough)
         if thinning == "auto":
-            n_steps = 60 if is_narrow else 12 if n_rows <= self.batch_size else 9
+            n_steps = 60 if is_narrow else 15 if n_rows <= self.batch_size else 9
             least = 3 if n_batches <= 3 else min(3 + 5600 // n_rows, 4)
             thinning = max(least, math.ceil(n_steps / n_batches))
         n_adaptation = max(
@@ -480,7 +480,7 @@ class BayesianMLPClassifier(_BaseBayesianMLP, PosteriorClassifier):
 
     thinning : int or "auto", default="auto"
         Epochs from one draw of a chain to the next. `"auto"` means 3, or as many as it
-        takes for 9 iterations, for 12 if the rows would fit into one batch, and for
+        takes for 9 iterations, for 15 if the rows would fit into one batch, and for
         60 of a network with fewer than 5000 weights.
 
     step_size : float, default=0.01
@@ -727,7 +727,7 @@ class BayesianMLPRegressor(_BaseBayesianMLP, PosteriorRegressor):
 
     thinning : int or "auto", default="auto"
         Epochs from one draw of a chain to the next. `"auto"` means 3, or as many as it
-        takes for 9 iterations, for 12 if the rows would fit into one batch, and for
+        takes for 9 iterations, for 15 if the rows would fit into one batch, and for
         60 of a network with fewer than 5000 weights.
 
     step_size : float, default=0.01

@@ -558,14 +558,16 @@ def test_reports_say_what_auto_amounts_to():
         model.fit(X, y)
 
 
-@pytest.mark.parametrize("batch_size", [20, 512])
-def test_divergence_is_an_error(batch_size, monkeypatch):
-    # Only a step that helps no more: a smaller one ends every excursion.
-    monkeypatch.setattr(_chains, "SHRINKAGE", 1.0)
-    X, y = _noisy_line()
-    model = _regressor(step_size=1e10, batch_size=batch_size, burn_in=100)
-    with pytest.raises(ChainDivergedError, match=r"(?s)did not recover.*step_size was"):
-        model.fit(X, y)
+def test_a_chain_that_no_smaller_step_helps_is_an_error(monkeypatch):
+    def reject(guard, energy, variance):
+        guard.n_failures += 1
+        return np.zeros(len(energy), dtype=bool)
+
+    monkeypatch.setattr(_chains.EnergyGuard, "accept", reject)
+    with pytest.raises(
+        ChainDivergedError, match=r"(?s)recover in 25 .*lowered from 0.01 to \d"
+    ):
+        _regressor(burn_in=40).fit(*_noisy_line())
 
 
 @pytest.mark.parametrize("batch_size", [20, 512])

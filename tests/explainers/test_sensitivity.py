@@ -44,6 +44,8 @@ def test_step_from_a_model_with_a_known_gradient(step_size):
 class Ramp(torch.nn.Module):
     """Regression with noise that grows by known amounts per encoded position."""
 
+    answers_with = "mean_std"
+
     def __init__(self, slopes):
         super().__init__()
         self.slopes = torch.tensor(slopes)

@@ -18,6 +18,8 @@ from tests.explainers.conftest import classifier, vae, vaeac
 class OneCulprit(torch.nn.Module):
     """Regression whose noise comes from column 1 alone: its distance from zero."""
 
+    answers_with = "mean_std"
+
     def forward(self, x):
         return torch.stack([x[:, 0], 0.1 + x[:, 1].abs()], 1)
 
