@@ -109,6 +109,13 @@ def check_count(name, value):
         )
 
 
+def listing(values, limit=5):
+    """The first few values, for a message."""
+    shown = ", ".join(repr(value) for value in list(values)[:limit])
+    more = len(values) - limit
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
 # Networks compute in float32. Standard scores and weights up to here leave room for the
 # squares that gradients and variances are made of.
 MAX_MAGNITUDE = 1e18
@@ -237,6 +244,7 @@ __all__ = [
     "drop_weightless_rows",
     "is_pandas_df",
     "is_polars_df",
+    "listing",
     "merge_repeated_rows",
     "naming",
     "validate_data",
