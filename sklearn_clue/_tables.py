@@ -119,6 +119,11 @@ def named(X, known_names):
     return pd.DataFrame(np.asarray(X, dtype=object), columns=list(known_names))
 
 
+def dtypes(X):
+    """The dtypes of the columns."""
+    return list(X.dtypes) if is_frame(X) else [X.dtype] * X.shape[1]
+
+
 def index_of(X):
     """What pandas calls the rows, or None."""
     return X.index if is_pandas_df(X) else None
@@ -146,23 +151,32 @@ def stack(tables):
 # Reading ---------------------------------------------------------------------------
 
 
-def column(X, position):
-    """Read a column, with what its dtype declares."""
+def columns(X):
+    """Read the columns, with what their dtypes declare."""
     if is_pandas_df(X):
-        series = X.iloc[:, position]
-        is_plain = isinstance(series.dtype, np.dtype)
-        values = series.to_numpy() if is_plain else series.array
-        return Column(X.columns[position], values, series.dtype)
+        return [
+            Column(
+                name,
+                series.to_numpy() if _is_numpy(series.dtype) else series.array,
+                series.dtype,
+            )
+            for name, series in X.items()
+        ]
     if is_polars_df(X):
-        return _column_from_polars(X.to_series(position))
-    return Column(f"x{position}", X[:, position], X.dtype)
+        return [_column_from_polars(series) for series in X.iter_columns()]
+    numbered = enumerate(X.T)
+    return [Column(f"x{position}", values, X.dtype) for position, values in numbered]
+
+
+def _is_numpy(dtype):
+    return isinstance(dtype, np.dtype)
 
 
 def _column_from_polars(series):
     """Read a polars column without pyarrow, which polars' own `to_pandas` needs."""
     dtype, kind = series.dtype, series.dtype.base_type().__name__
     if kind in ("Int128", "UInt128"):  # of which numpy knows nothing
-        return Column(series.name, _objects(series.to_list()), dtype)
+        return Column(series.name, as_objects(series.to_list()), dtype)
     known = ("String", "Categorical", "Enum", "Boolean")
     if not (_is_plain(dtype) or kind in known):
         raise TypeError(_unsupported(series.name, dtype))
@@ -174,19 +188,25 @@ def _column_from_polars(series):
     return Column(series.name, values, dtype)
 
 
-def values(X, position):
-    """The values of a column as an array, of objects where numpy has no such dtype."""
+def arrays(X):
+    """The values of each column, as objects where numpy has no such dtype."""
     if is_pandas_df(X):
-        series = X.iloc[:, position]
-        is_plain = getattr(series.dtype, "kind", "") in "biufO"
-        is_plain &= isinstance(series.dtype, np.dtype)
-        return series.to_numpy(dtype=None if is_plain else object)
+        return [
+            series.to_numpy(
+                dtype=None
+                if _is_numpy(series.dtype) and series.dtype.kind in "biufO"
+                else object
+            )
+            for _, series in X.items()
+        ]
     if is_polars_df(X):
-        series = X.to_series(position)
-        if _is_plain(series.dtype) and not series.null_count():
-            return series.to_numpy()
-        return _objects(series.to_list())
-    return X[:, position]
+        return [
+            series.to_numpy()
+            if _is_plain(series.dtype) and not series.null_count()
+            else as_objects(series.to_list())
+            for series in X.iter_columns()
+        ]
+    return list(X.T)
 
 
 def _is_plain(dtype):
@@ -195,18 +215,15 @@ def _is_plain(dtype):
     return is_number and not str(dtype).endswith("128")
 
 
-def objects(X, position):
-    """The values of a column as Python objects, in an array of objects."""
-    return _objects(values(X, position).tolist())
-
-
-def _objects(values):
+def as_objects(values):
+    """Values as Python objects, in an array of objects."""
+    values = values.tolist() if isinstance(values, np.ndarray) else values
     return np.fromiter(values, dtype=object, count=len(values))
 
 
-def pandas_array(X, position):
-    """The values of a column as a DataFrame of pandas takes them."""
-    return X.iloc[:, position].array if is_pandas_df(X) else values(X, position)
+def pandas_arrays(X):
+    """The values of each column, as a DataFrame of pandas takes them."""
+    return [s.array for _, s in X.items()] if is_pandas_df(X) else arrays(X)
 
 
 def kind_of(column):
@@ -327,11 +344,7 @@ def assemble(columns, container, index=None):
         The table.
     """
     if is_pandas_df(container):
-        # Built under positions: labels may be anything a pandas Index holds.
-        series = [_pandas_series(cells, dtype, index) for _, cells, dtype in columns]
-        frame = pd.DataFrame(dict(enumerate(series)))
-        frame.columns = container.columns
-        return frame
+        return _pandas_frame(columns, container.columns, index)
     if is_polars_df(container):
         return type(container)([_polars_series(*column) for column in columns])
     array = np.empty((len(columns[0].values), len(columns)), dtype=container.dtype)
@@ -361,13 +374,19 @@ def with_columns(X, columns):
             _polars_series(X.columns[position], cells, X.dtypes[position])
             for position, cells in columns.items()
         )
+    if is_pandas_df(X):
+        old = zip(pandas_arrays(X), X.dtypes, strict=True)
+        return _pandas_frame(
+            [
+                Column(None, columns.get(position, cells), dtype)
+                for position, (cells, dtype) in enumerate(old)
+            ],
+            X.columns,
+            X.index,
+        )
     X = X.copy()
     for position, cells in columns.items():
-        if is_pandas_df(X):
-            dtype = X.dtypes.iloc[position]
-            X.isetitem(position, _pandas_series(cells, dtype, X.index))
-        else:
-            X[:, position] = _rounded(cells, X.dtype.kind in "iub")
+        X[:, position] = _rounded(cells, X.dtype.kind in "iub")
     return X
 
 
@@ -380,10 +399,21 @@ def append_columns(X, columns):
     return np.column_stack([X, *columns.values()]).astype(X.dtype)
 
 
-def _pandas_series(values, dtype, index):
+def _pandas_frame(columns, labels, index):
+    # Built under positions: labels may be anything a pandas Index holds.
+    cells = [_pandas_array(values, dtype) for _, values, dtype in columns]
+    frame = pd.DataFrame(dict(enumerate(cells)), index=index)
+    frame.columns = labels
+    return frame
+
+
+def _pandas_array(values, dtype):
+    is_number = _is_numpy(dtype) and dtype.kind in "iuf"
+    if is_number and values.dtype.kind in "iufb":  # most columns, and quickly made
+        return _rounded(values, dtype.kind != "f").astype(dtype)
     is_whole = is_bool_dtype(dtype) or is_integer_dtype(dtype)
-    # With the dtype said: pandas reads objects that are words as strings.
-    return pd.Series(_rounded(values, is_whole), index=index, dtype=dtype)
+    # A series, with the dtype said: pandas reads objects that are words as strings.
+    return pd.Series(_rounded(values, is_whole), dtype=dtype).array
 
 
 def _polars_series(name, values, dtype):
@@ -430,6 +460,7 @@ def bounds_within(low, high, dtype, is_whole):
     try:  # "int8", "Int8" and "int8[pyarrow]" are one to numpy, polars and pandas
         dtype = np.dtype(str(dtype).lower().partition("[")[0])
         limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+        least, most = np.array([limits.min, limits.max], dtype).tolist()
     except (TypeError, ValueError):
         dtype = np.dtype(object)
     if is_whole or dtype.kind in "iu":
@@ -437,12 +468,12 @@ def bounds_within(low, high, dtype, is_whole):
         high = None if high is None else math.floor(high)
     if dtype.kind not in "iuf":
         return low, high
-    if low is not None and low > limits.max:
-        return low, limits.max
-    if high is not None and high < limits.min:
-        return limits.min, high
-    low = None if low is None or low <= limits.min else low
-    high = None if high is None or high >= limits.max else high
+    if low is not None and low > most:
+        return low, most
+    if high is not None and high < least:
+        return least, high
+    low = None if low is None or low <= least else low
+    high = None if high is None or high >= most else high
     if dtype.kind == "f":
         low, high = _rounded_up(low, dtype), _rounded_up(high, dtype, -1)
     return low, high

@@ -230,7 +230,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
     def _fit(self, X, sample_weight=None, *, allow_missing=False):
         """Fit; with `allow_missing`, learn from the values that are there."""
         X = _tables.check_rows(self, X, reset=True)
-        columns = [_tables.column(X, j) for j in range(X.shape[1])]
+        columns = _tables.columns(X)
         kinds = self._learn_kinds(columns, is_frame=_tables.is_frame(X))
         arrays = _clean(columns, kinds, allow_missing=allow_missing)
         weight = check_weights(sample_weight, X)
@@ -271,7 +271,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
     def _encode(self, X, *, allow_missing=False):
         """Encode; with `allow_missing`, an absent value is NaN wherever it lives."""
         X = _tables.check_rows(self, X, reset=False)
-        columns = [_tables.column(X, j) for j in range(X.shape[1])]
+        columns = _tables.columns(X)
         if _tables.is_frame(X):
             self._check_kinds(columns)
         kinds = [column.kind for column in self.schema_]

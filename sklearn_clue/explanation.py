@@ -346,9 +346,9 @@ class Explanation:
         before, after = np.empty(shape, dtype=object), np.empty(shape, dtype=object)
         percentiles = np.full((2, *shape), np.nan)
         highlighted = np.zeros(shape, dtype=bool)
-        for j, column in enumerate(self.schema):
-            before[:, j] = _tables.objects(self.X, j)
-            after[:, j] = _tables.objects(self.counterfactuals, j)
+        tables = _tables.arrays(self.X), _tables.arrays(self.counterfactuals)
+        for j, (column, old, new) in enumerate(zip(self.schema, *tables, strict=True)):
+            before[:, j], after[:, j] = _tables.as_objects(old), _tables.as_objects(new)
             if column.kind == "category":
                 known = ~(pd.isna(before[:, j]) | pd.isna(after[:, j]))
                 highlighted[known, j] = before[known, j] != after[known, j]
@@ -392,8 +392,10 @@ class Explanation:
             ("original", self.X),
             ("counterfactual", self.counterfactuals),
         ):
-            for j, name in enumerate(self.schema.names):
-                columns[group, name] = _tables.pandas_array(table, j)
+            for name, values in zip(
+                self.schema.names, _tables.pandas_arrays(table), strict=True
+            ):
+                columns[group, name] = values
         for when in ("before", "after"):
             prediction = np.asarray(getattr(self, f"prediction_{when}"))
             if prediction.ndim == 1:
@@ -527,7 +529,7 @@ class Explanation:
         names = [name for name in details.columns if name != "row"]
         records = zip(*(details[name].tolist() for name in names), strict=True)
         together = _tables.stack(self.candidates)
-        columns = [_tables.objects(together, j) for j in range(len(self.schema))]
+        columns = [_tables.as_objects(values) for values in _tables.arrays(together)]
         # The candidates of a row stand together, in the order of their ranks.
         starts = np.cumsum([0, *(len(table) for table in self.candidates)])
         for row, record in zip(details["row"].tolist(), records, strict=True):

@@ -161,7 +161,7 @@ class EncodedSpace:
     def _encode_inputs(self, inputs):
         if self.encoder is not None:
             inputs = self.encoder.transform(inputs)
-        return np.asarray(inputs, dtype=np.float64)
+        return np.array(inputs, dtype=np.float64)  # pandas gives views not to write to
 
     # And back ---------------------------------------------------------------------
 
@@ -191,20 +191,16 @@ class EncodedSpace:
                 reversed(self.steps), reversed(self._is_undone), strict=True
             ):
                 rows = step.inverse_transform(rows) if is_undone else rows
-        rows = {j: _tables.values(rows, j) for j in range(X.shape[1])}
-        rows = _tables.with_columns(X, rows)
+        rows = _tables.with_columns(X, dict(enumerate(_tables.arrays(rows))))
+        cells, own, is_same = _tables.arrays(rows), _tables.arrays(X), x == x0
         # Cells that did not move in encoded space are copied, to the last bit.
-        cells, is_same = {}, x == x0
         for j, column in enumerate(self.schema if self.is_columnwise else ()):
-            kept = is_same[:, column.block].all(1)
-            if kept.any():
-                new, own = _tables.values(rows, j), _tables.values(X, j)
-                cells[j] = np.where(kept, own, new)
-        for j in self._ranges:
-            new = cells[j] if j in cells else _tables.values(rows, j)
-            cells[j] = self._clip(j, new, X)
-        cells |= {j: _tables.values(X, j) for j in self._immutable}
-        return _tables.with_columns(rows, cells)
+            cells[j] = np.where(is_same[:, column.block].all(1), own[j], cells[j])
+        for j, (low, high) in self._bounds(X, own).items():
+            cells[j] = _clip(cells[j], low, high)
+        for j in self._immutable:
+            cells[j] = own[j]
+        return _tables.with_columns(X, dict(enumerate(cells)))
 
     def _works_by_column(self, X):
         """Whether each column of the table has its own stretch of encoded space."""
@@ -220,8 +216,9 @@ class EncodedSpace:
             is_moved = np.arange(n_columns) >> bit & 1 == 1
             for group in (is_moved, ~is_moved):
                 others = {
-                    j: np.roll(_tables.values(X, j), 1)
-                    for j in np.flatnonzero(group).tolist()
+                    j: np.roll(cells, 1)
+                    for j, cells in enumerate(_tables.arrays(X))
+                    if group[j]
                 }
                 is_same = x == self.encode(_tables.with_columns(X, others))
                 for j in others:
@@ -273,7 +270,9 @@ class EncodedSpace:
         )
         for position, allowed in self._ranges.items():
             column = self.display_schema.columns[position]
-            _check_range(column, allowed, column.kind, column.is_integer)
+            _check_range(
+                column.name, allowed, column.kind, column.dtype, column.is_integer
+            )
         n_inputs, n_columns = len(self.schema), len(names)
         if (self._immutable or self._ranges) and n_inputs != n_columns:
             raise ValueError(
@@ -314,7 +313,7 @@ class EncodedSpace:
         if not self._immutable and not self._ranges:
             return None
         low, high = np.full_like(x0, -np.inf), np.full_like(x0, np.inf)
-        ranges = {j: self._range(j, X) for j in self._ranges}
+        ranges = self._bounds(X, _tables.arrays(X))
         # All columns at once, since each has its own stretch of encoded space.
         for side in (0, 1):
             bounds = {j: pair[side] for j, pair in ranges.items()}
@@ -329,29 +328,23 @@ class EncodedSpace:
             low[:, block] = high[:, block] = x0[:, block]
         return Limits(low, high)
 
-    def _range(self, position, X):
-        """Lowest and highest value of a column per row; None is no bound."""
-        allowed = self._ranges[position]
-        own = _tables.values(X, position)
-        if isinstance(allowed, str):
-            return (own, None) if allowed == "increase" else (None, own)
-        column = _tables.column(X, position)
-        is_integer = self.display_schema.columns[position].is_integer
-        dtype = own.dtype if own.dtype.kind in "iu" else None
-        return [
-            None if bound is None else np.full(len(own), bound, dtype=dtype)
-            for bound in _check_range(column, allowed, "number", is_integer)
-        ]
-
-    def _clip(self, position, values, X):
-        """Make the range of a column hold to the last bit in the user's units."""
-        low, high = self._range(position, X)
-        # A missing bound or value compares as False.
-        if low is not None:
-            values = np.where(_numeric(values) < _numeric(low), low, values)
-        if high is not None:
-            values = np.where(_numeric(values) > _numeric(high), high, values)
-        return values
+    def _bounds(self, X, own):
+        """Lowest and highest values by column, one per row; None is no bound."""
+        bounds, dtypes = {}, _tables.dtypes(X)
+        for j, allowed in self._ranges.items():
+            if isinstance(allowed, str):
+                is_low = allowed == "increase"
+                bounds[j] = (own[j], None) if is_low else (None, own[j])
+                continue
+            column = self.display_schema.columns[j]
+            dtype = own[j].dtype if own[j].dtype.kind in "iu" else None
+            bounds[j] = [
+                None if bound is None else np.full(len(own[j]), bound, dtype=dtype)
+                for bound in _check_range(
+                    column.name, allowed, "number", dtypes[j], column.is_integer
+                )
+            ]
+        return bounds
 
     def _find_directions(self, X):
         """Whether a larger value of a column is larger in encoded space, too."""
@@ -373,6 +366,16 @@ class EncodedSpace:
         return [bool(is_rising[column.block].all()) for column in self.schema]
 
 
+def _clip(values, low, high):
+    """Make a range hold to the last bit in the user's units."""
+    # A missing bound or value compares as False.
+    if low is not None:
+        values = np.where(_numeric(values) < _numeric(low), low, values)
+    if high is not None:
+        values = np.where(_numeric(values) > _numeric(high), high, values)
+    return values
+
+
 def _numeric(values):
     return _tables.as_numbers(_tables.Column(None, values, values.dtype))
 
@@ -381,26 +384,28 @@ def check_constraints(X, immutable_features, feature_ranges):
     """Check constraints as far as the user's rows alone can tell."""
     names = _tables.names(X)
     _, ranges = read_constraints(names, immutable_features, feature_ranges)
+    columns = _tables.columns(X) if ranges else ()
     for position, allowed in ranges.items():
-        column = _tables.column(X, position)
+        column = columns[position]
         kind = _tables.kind_of(column) if _tables.is_frame(X) else "number"
-        _check_range(column, allowed, kind, _tables.is_integer(column))
+        is_integer = _tables.is_integer(column)
+        _check_range(column.name, allowed, kind, column.dtype, is_integer)
 
 
-def _check_range(column, allowed, kind, is_integer):
+def _check_range(name, allowed, kind, dtype, is_integer):
     """The bounds of a column as its dtype knows them; an error if nothing is left."""
     if kind != "number":
         raise ValueError(
-            f"feature_ranges holds {column.name!r}, which is a category. Ranges are "
+            f"feature_ranges holds {name!r}, which is a category. Ranges are "
             "for numbers; list it in immutable_features to keep its value."
         )
     if isinstance(allowed, str):
         return None, None
-    low, high = _tables.bounds_within(*allowed, column.dtype, is_integer)
+    low, high = _tables.bounds_within(*allowed, dtype, is_integer)
     if low is not None and high is not None and low > high:
         raise ValueError(
-            f"feature_ranges[{column.name!r}] = {allowed!r} holds no value that the "
-            f"column of dtype {column.dtype} could take. Widen it."
+            f"feature_ranges[{name!r}] = {allowed!r} holds no value that the column, "
+            f"of dtype {dtype}, could take. Widen it."
         )
     return low, high
 

@@ -158,10 +158,12 @@ class VAEACImputer(BaseGenerative):
         Widths of the hidden layers of each of the three networks. An empty sequence
         gives a linear model.
 
-    encoder : TabularEncoder, "passthrough" or None, default=None
+    encoder : transformer, "passthrough" or None, default=None
         How rows become numbers. None means :class:`~sklearn_clue.TabularEncoder`,
-        `"passthrough"` that X is numeric and scaled already. A fitted encoder is kept
-        as it is if wrapped in :class:`~sklearn.frozen.FrozenEstimator`.
+        `"passthrough"` that X is numeric and scaled already. A scaler of scikit-learn
+        will do for numbers, since it leaves missing values where they are. A fitted
+        encoder is kept as it is if wrapped in
+        :class:`~sklearn.frozen.FrozenEstimator`.
 
     noise_variance : float, "learned" or "predicted", default="learned"
         Variance of the numbers given latents and observed values, in units of the
@@ -577,9 +579,12 @@ class VAEACImputer(BaseGenerative):
         """Put decoded values into the gaps of X, and leave the rest alone."""
         decoded = x if self.encoder_ is None else self.encoder_.inverse_transform(x)
         missing = present[:, [column.span[0] for column in self.schema_]] == 0
+        tables = _tables.arrays(decoded), _tables.arrays(X)
         filled = {
-            j: np.where(gaps, _tables.values(decoded, j), _tables.values(X, j))
-            for j, gaps in enumerate(missing.T)
+            position: np.where(gaps, new, old)
+            for position, (gaps, new, old) in enumerate(
+                zip(missing.T, *tables, strict=True)
+            )
             if gaps.any()
         }
         return _tables.with_columns(X, filled)
