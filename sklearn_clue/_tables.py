@@ -401,19 +401,19 @@ def append_columns(X, columns):
 
 def _pandas_frame(columns, labels, index):
     # Built under positions: labels may be anything a pandas Index holds.
-    cells = [_pandas_array(values, dtype) for _, values, dtype in columns]
+    cells = [_pandas_cells(values, dtype, index) for _, values, dtype in columns]
     frame = pd.DataFrame(dict(enumerate(cells)), index=index)
     frame.columns = labels
     return frame
 
 
-def _pandas_array(values, dtype):
+def _pandas_cells(values, dtype, index):
     is_number = _is_numpy(dtype) and dtype.kind in "iuf"
     if is_number and values.dtype.kind in "iufb":  # most columns, and quickly made
         return _rounded(values, dtype.kind != "f").astype(dtype)
     is_whole = is_bool_dtype(dtype) or is_integer_dtype(dtype)
     # A series, with the dtype said: pandas reads objects that are words as strings.
-    return pd.Series(_rounded(values, is_whole), dtype=dtype).array
+    return pd.Series(_rounded(values, is_whole), index=index, dtype=dtype)
 
 
 def _polars_series(name, values, dtype):
@@ -431,7 +431,7 @@ def _rounded(values, is_whole):
     """Values for a column, which are rounded if it holds whole numbers or booleans."""
     if not is_whole:
         return values
-    if values.dtype == object:
+    if values.dtype == object and not pd.isna(values).any():
         values = pd.Series(values, dtype=object).infer_objects().to_numpy()
     return np.rint(values) if values.dtype.kind == "f" else values
 

@@ -152,9 +152,7 @@ def test_polars_tells_what_pandas_tells(twins, key, tmp_path):
     pd.testing.assert_frame_equal(
         a.changes.reset_index(drop=True), b.changes.reset_index(drop=True)
     )
-    pd.testing.assert_frame_equal(
-        a.to_frame().reset_index(drop=True), b.to_frame().reset_index(drop=True)
-    )
+    pd.testing.assert_frame_equal(a.to_frame(), b.to_frame(), check_dtype=len(a) > 0)
     assert a.to_html(tmp_path / "a.html").read_text() == (
         b.to_html(tmp_path / "b.html").read_text()
     )
