@@ -65,10 +65,7 @@ def check_rows(estimator, X, *, reset):
         The same rows.
     """
     if not is_frame(X):
-        for mark, method in (
-            ("collect_schema", "collect"),
-            ("column_names", "to_pandas"),
-        ):
+        for mark, method in _OTHER_FRAMES.items():
             if hasattr(X, mark) and hasattr(X, method):
                 raise TypeError(
                     f"X is a {type(X).__name__}, whose columns would lose their names "
@@ -168,8 +165,8 @@ def columns(X):
     return [Column(f"x{position}", values, X.dtype) for position, values in numbered]
 
 
-def _is_numpy(dtype):
-    return isinstance(dtype, np.dtype)
+def _is_numpy(dtype, kinds=None):
+    return isinstance(dtype, np.dtype) and (kinds is None or dtype.kind in kinds)
 
 
 def _column_from_polars(series):
@@ -192,11 +189,7 @@ def arrays(X):
     """The values of each column, as objects where numpy has no such dtype."""
     if is_pandas_df(X):
         return [
-            series.to_numpy(
-                dtype=None
-                if _is_numpy(series.dtype) and series.dtype.kind in "biufO"
-                else object
-            )
+            series.to_numpy(None if _is_numpy(series.dtype, "biufO") else object)
             for _, series in X.items()
         ]
     if is_polars_df(X):
@@ -344,7 +337,11 @@ def assemble(columns, container, index=None):
         The table.
     """
     if is_pandas_df(container):
-        return _pandas_frame(columns, container.columns, index)
+        # Built under positions: labels may be anything a pandas Index holds.
+        cells = [_pandas_cells(values, dtype, index) for _, values, dtype in columns]
+        frame = pd.DataFrame(dict(enumerate(cells)), index=index)
+        frame.columns = container.columns
+        return frame
     if is_polars_df(container):
         return type(container)([_polars_series(*column) for column in columns])
     array = np.empty((len(columns[0].values), len(columns)), dtype=container.dtype)
@@ -369,25 +366,12 @@ def with_columns(X, columns):
     X : {ndarray, DataFrame}
         The copy.
     """
-    if is_polars_df(X):
-        return X.with_columns(
-            _polars_series(X.columns[position], cells, X.dtypes[position])
-            for position, cells in columns.items()
-        )
-    if is_pandas_df(X):
-        old = zip(pandas_arrays(X), X.dtypes, strict=True)
-        return _pandas_frame(
-            [
-                Column(None, columns.get(position, cells), dtype)
-                for position, (cells, dtype) in enumerate(old)
-            ],
-            X.columns,
-            X.index,
-        )
-    X = X.copy()
-    for position, cells in columns.items():
-        X[:, position] = _rounded(cells, X.dtype.kind in "iub")
-    return X
+    old = zip(names(X), arrays(X), dtypes(X), strict=True)
+    new = [
+        Column(name, columns.get(position, cells), dtype)
+        for position, (name, cells, dtype) in enumerate(old)
+    ]
+    return assemble(new, X, index_of(X))
 
 
 def append_columns(X, columns):
@@ -399,17 +383,10 @@ def append_columns(X, columns):
     return np.column_stack([X, *columns.values()]).astype(X.dtype)
 
 
-def _pandas_frame(columns, labels, index):
-    # Built under positions: labels may be anything a pandas Index holds.
-    cells = [_pandas_cells(values, dtype, index) for _, values, dtype in columns]
-    frame = pd.DataFrame(dict(enumerate(cells)), index=index)
-    frame.columns = labels
-    return frame
-
-
 def _pandas_cells(values, dtype, index):
-    is_number = _is_numpy(dtype) and dtype.kind in "iuf"
-    if is_number and values.dtype.kind in "iufb":  # most columns, and quickly made
+    if (
+        _is_numpy(dtype, "iuf") and values.dtype.kind in "iufb"
+    ):  # most columns, and quickly made
         return _rounded(values, dtype.kind != "f").astype(dtype)
     is_whole = is_bool_dtype(dtype) or is_integer_dtype(dtype)
     # A series, with the dtype said: pandas reads objects that are words as strings.
@@ -441,8 +418,8 @@ def bounds_within(low, high, dtype, is_whole):
 
     Parameters
     ----------
-    low, high : number or None
-        The bounds; None and infinity are open.
+    low, high : number
+        The bounds; infinity is open.
 
     dtype : dtype
         Of the column.
@@ -455,8 +432,7 @@ def bounds_within(low, high, dtype, is_whole):
     low, high : number or None
         None is open. An empty range has the lower bound above the higher one.
     """
-    low = None if low is None or low == -np.inf else low
-    high = None if high is None or high == np.inf else high
+    low, high = None if low == -np.inf else low, None if high == np.inf else high
     try:  # "int8", "Int8" and "int8[pyarrow]" are one to numpy, polars and pandas
         dtype = np.dtype(str(dtype).lower().partition("[")[0])
         limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)

@@ -3,6 +3,7 @@
 Everything else in the package imports validation helpers from here, so a new
 scikit-learn release can break one file at most.
 """
+# ruff: noqa: F401  (names are imported here to be imported from here)
 
 import re
 import sys
@@ -20,7 +21,6 @@ from sklearn.utils._param_validation import (
     HasMethods,
     Hidden,
     Interval,
-    Options,
     StrOptions,
     validate_params,
 )
@@ -220,34 +220,3 @@ def merge_repeated_rows(weight, *arrays):
     rows, position = np.unique(np.hstack(arrays), axis=0, return_inverse=True)
     weight = np.bincount(position.ravel(), weights=weight)
     return weight, *np.split(rows, ends[:-1], axis=1)
-
-
-__all__ = [
-    "CallbackSupportMixin",
-    "DocLinkMixin",
-    "HasMethods",
-    "Hidden",
-    "Interval",
-    "MAX_MAGNITUDE",
-    "Options",
-    "StrOptions",
-    "_check_feature_names_in",
-    "_fit_context",
-    "_routing_enabled",
-    "_safe_indexing",
-    "check_count",
-    "check_is_fitted",
-    "check_labels",
-    "check_weights",
-    "check_widths",
-    "documentation_address",
-    "drop_weightless_rows",
-    "is_pandas_df",
-    "is_polars_df",
-    "listing",
-    "merge_repeated_rows",
-    "naming",
-    "validate_data",
-    "validate_params",
-    "with_callbacks",
-]

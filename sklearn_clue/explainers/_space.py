@@ -273,19 +273,12 @@ class EncodedSpace:
             _check_range(
                 column.name, allowed, column.kind, column.dtype, column.is_integer
             )
-        n_inputs, n_columns = len(self.schema), len(names)
-        if (self._immutable or self._ranges) and n_inputs != n_columns:
-            raise ValueError(
-                f"The steps before the predictor turn {n_columns} columns into "
-                f"{n_inputs}, so constraints on single columns cannot be kept while "
-                "searching. Leave out immutable_features and feature_ranges, or the "
-                "steps that mix columns."
-            )
         if (self._immutable or self._ranges) and not self.is_columnwise:
             raise ValueError(
-                "The steps before the predictor mix columns, so constraints on single "
-                "columns cannot be kept while searching. Leave out immutable_features "
-                "and feature_ranges, or the steps that mix columns."
+                f"The steps before the predictor mix columns (of {len(names)} they "
+                f"make {len(self.schema)}), so constraints on single columns cannot be "
+                "kept while searching. Leave out immutable_features and "
+                "feature_ranges, or the steps that mix columns."
             )
 
     def constrained(self, immutable_features, feature_ranges):
@@ -316,9 +309,10 @@ class EncodedSpace:
         ranges = self._bounds(X, _tables.arrays(X))
         # All columns at once, since each has its own stretch of encoded space.
         for side in (0, 1):
-            bounds = {j: pair[side] for j, pair in ranges.items()}
-            bounds = {j: bound for j, bound in bounds.items() if bound is not None}
-            moved = self.encode_display(_tables.with_columns(X, bounds))
+            pairs = ranges.items()
+            bounds = {j: pair[side] for j, pair in pairs if pair[side] is not None}
+            if bounds:
+                moved = self.encode_display(_tables.with_columns(X, bounds))
             for j in bounds:
                 block = self.schema.columns[j].block
                 is_low = (side == 0) == self._is_rising[j]
@@ -437,15 +431,16 @@ def read_constraints(names, immutable_features, feature_ranges):
     ]
     ranges = {}
     for name, allowed in (feature_ranges or {}).items():
-        if isinstance(allowed, str):
-            is_valid = allowed in ("increase", "decrease")
-        else:
-            is_valid = (
-                np.shape(allowed) == (2,)
-                and all(bound is None or isinstance(bound, Real) for bound in allowed)
-                and -np.inf < _or(allowed[1], np.inf) >= _or(allowed[0], -np.inf)
-                and allowed[0] != np.inf
+        is_valid = isinstance(allowed, str) and allowed in ("increase", "decrease")
+        if not isinstance(allowed, str) and np.shape(allowed) == (2,):
+            low, high = allowed
+            low, high = (
+                -np.inf if low is None else low,
+                np.inf if high is None else high,
             )
+            is_valid = all(isinstance(bound, Real) for bound in (low, high))
+            is_valid = is_valid and low <= high and low < np.inf and -np.inf < high
+            allowed = (low, high)
         if not is_valid:
             raise ValueError(
                 f"feature_ranges[{name!r}] must be a pair (low, high) of numbers, the "
@@ -454,10 +449,6 @@ def read_constraints(names, immutable_features, feature_ranges):
             )
         ranges[_position(names, name, "feature_ranges")] = allowed
     return immutable, ranges
-
-
-def _or(bound, default):
-    return default if bound is None else bound
 
 
 def _position(names, name, parameter):
