@@ -3,6 +3,7 @@
 Everything else in the package imports validation helpers from here, so a new
 scikit-learn release can break one file at most.
 """
+# ruff: noqa: F401  (names are imported here to be imported from here)
 
 import re
 import sys
@@ -102,6 +103,13 @@ def check_count(name, value):
         raise ValueError(
             f"{name} must be a positive whole number, got {value!r}. Give at least 1."
         )
+
+
+def listing(values, limit=5):
+    """The first few values, for a message."""
+    shown = ", ".join(repr(value) for value in list(values)[:limit])
+    more = len(values) - limit
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 # Networks compute in float32. Standard scores and weights up to here leave room for the
@@ -208,32 +216,3 @@ def merge_repeated_rows(weight, *arrays):
     rows, position = np.unique(np.hstack(arrays), axis=0, return_inverse=True)
     weight = np.bincount(position.ravel(), weights=weight)
     return weight, *np.split(rows, ends[:-1], axis=1)
-
-
-__all__ = [
-    "CallbackSupportMixin",
-    "DocLinkMixin",
-    "HasMethods",
-    "Hidden",
-    "Interval",
-    "MAX_MAGNITUDE",
-    "StrOptions",
-    "_check_feature_names_in",
-    "_fit_context",
-    "_routing_enabled",
-    "_safe_indexing",
-    "check_count",
-    "check_is_fitted",
-    "check_labels",
-    "check_weights",
-    "check_widths",
-    "documentation_address",
-    "drop_weightless_rows",
-    "is_pandas_df",
-    "is_polars_df",
-    "merge_repeated_rows",
-    "naming",
-    "validate_data",
-    "validate_params",
-    "with_callbacks",
-]

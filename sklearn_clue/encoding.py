@@ -1,14 +1,10 @@
 """The way from a user's table to the numbers a network sees, and back.
 
-`TabularEncoder` does the travelling; `FeatureSchema` is its map. Code that loops over
-columns (likelihoods, distances, displays) takes the schema and never the encoder.
+`TabularEncoder` does the travelling; the `FeatureSchema` that it learns is its map.
 """
 
 import warnings
-from collections.abc import Hashable
-from dataclasses import dataclass, fields
 from numbers import Integral
-from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,6 +12,8 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import has_fit_parameter
 
+from sklearn_clue import _tables
+from sklearn_clue._tables import Column
 from sklearn_clue._validation import (
     MAX_MAGNITUDE,
     DocLinkMixin,
@@ -24,227 +22,16 @@ from sklearn_clue._validation import (
     _fit_context,
     check_is_fitted,
     check_weights,
-    is_pandas_df,
-    is_polars_df,
+    listing,
     naming,
-    validate_data,
 )
 from sklearn_clue.persistence import VersionedState
+from sklearn_clue.schema import ColumnSchema, FeatureSchema
 
-__all__ = ["ColumnSchema", "FeatureSchema", "TabularEncoder"]
+__all__ = ["TabularEncoder"]
 
 # Text with more different values than this, which are few rows each, names something.
 MANY_CATEGORIES = 30
-
-
-@dataclass(frozen=True, kw_only=True)
-class ColumnSchema:
-    """What one column of the user's table is, and where it lives when encoded.
-
-    Parameters
-    ----------
-    name : hashable
-        The user's label of the column.
-
-    kind : {"number", "category"}
-        How the column is encoded: a number by its standard score, a category by one
-        indicator per known value.
-
-    span : tuple of (int, int)
-        First encoded position, and the one after the last.
-
-    dtype : dtype
-        The user's dtype (of numpy, pandas or polars), restored when decoding.
-
-    categories : tuple, default=None
-        The known values of a category, in the order of their indicators.
-
-    center : float, default=None
-        Of a number, which is encoded as `(value - center) / scale`.
-
-    scale : float, default=None
-        See `center`.
-
-    low : int or float, default=None
-        The smallest number seen in `fit`: an int for a column of integers.
-
-    high : int or float, default=None
-        The largest number seen in `fit`.
-
-    percentiles : tuple of float, default=None
-        The training percentiles 0, 1, ..., 100 of a number, in the user's units.
-
-    See Also
-    --------
-    FeatureSchema : All columns of a table.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_clue.encoding import ColumnSchema
-    >>> color = ColumnSchema(
-    ...     name="color",
-    ...     kind="category",
-    ...     span=(1, 3),
-    ...     dtype=np.dtype(object),
-    ...     categories=("blue", "red"),
-    ... )
-    >>> np.array([0.3, 0.0, 1.0])[color.block]
-    array([0., 1.])
-    """
-
-    name: Hashable
-    kind: str
-    span: tuple[int, int]
-    dtype: Any
-    categories: tuple | None = None
-    center: float | None = None
-    scale: float | None = None
-    low: float | None = None
-    high: float | None = None
-    percentiles: tuple[float, ...] | None = None
-
-    def __getstate__(self):
-        state = {**vars(self), "dtype": _pack_dtype(self.dtype)}
-        if self.percentiles is not None:
-            state["percentiles"] = np.array(self.percentiles)
-        return state
-
-    def __setstate__(self, state):
-        state = dict(state)
-        state["dtype"] = _unpack_dtype(state["dtype"], state["categories"])
-        if state["percentiles"] is not None:
-            state["percentiles"] = tuple(state["percentiles"].tolist())
-        vars(self).update(state)
-
-    @property
-    def block(self):
-        """Slice of the encoded positions of this column."""
-        return slice(*self.span)
-
-    @property
-    def is_integer(self):
-        """Whether the column is a number that only takes whole values."""
-        return isinstance(self.low, Integral)
-
-
-@dataclass(frozen=True)
-class FeatureSchema:
-    """What each column of a table is, separate from how it is stored.
-
-    Schemas are immutable and hashable, and two of them are equal exactly if they
-    encode and decode alike.
-
-    Parameters
-    ----------
-    columns : tuple of ColumnSchema
-        One entry per column, in the user's order.
-
-    See Also
-    --------
-    TabularEncoder : Learns a schema from data, as its attribute `schema_`.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from sklearn_clue import TabularEncoder
-    >>> X = pd.DataFrame({"age": [31, 58], "color": ["red", "blue"]})
-    >>> schema = TabularEncoder().fit(X).schema_
-    >>> schema.names, schema.n_encoded
-    (('age', 'color'), 3)
-    >>> schema.numeric_index, schema.blocks
-    (array([0]), (slice(1, 3, None),))
-    >>> schema.column("color").categories
-    ('blue', 'red')
-    """
-
-    columns: tuple[ColumnSchema, ...]
-
-    def __iter__(self):
-        return iter(self.columns)
-
-    def __len__(self):
-        return len(self.columns)
-
-    @property
-    def n_encoded(self):
-        """Number of encoded positions."""
-        return self.columns[-1].span[1] if self.columns else 0
-
-    @property
-    def names(self):
-        """Names of the columns, in the user's order."""
-        return tuple(column.name for column in self)
-
-    @property
-    def numbers(self):
-        """The columns that are numbers."""
-        return tuple(column for column in self if column.kind == "number")
-
-    @property
-    def categories(self):
-        """The columns that are categories."""
-        return tuple(column for column in self if column.kind == "category")
-
-    @property
-    def numeric_index(self):
-        """Encoded positions of the numbers, as an integer array."""
-        return np.array([column.span[0] for column in self.numbers], dtype=np.intp)
-
-    @property
-    def blocks(self):
-        """Slices of the encoded positions of the categories, one per column."""
-        return tuple(column.block for column in self.categories)
-
-    def column(self, name):
-        """Look up a column by its name.
-
-        Parameters
-        ----------
-        name : hashable
-            The user's label of the column.
-
-        Returns
-        -------
-        column : ColumnSchema
-            The column of that name.
-        """
-        for column in self:
-            if column.name == name:
-                return column
-        raise KeyError(f"No column {name!r}. The columns are: {_listing(self.names)}.")
-
-    def describe_difference(self, other):
-        """Say in words where another schema first departs from this one.
-
-        Parameters
-        ----------
-        other : FeatureSchema
-            The schema to compare with.
-
-        Returns
-        -------
-        difference : str or None
-            For example `"'marital_status': 4 categories against 3 (extra:
-            'widowed')"`, where the first figure is about this schema; None if the two
-            are equal.
-        """
-        if self.names != other.names:
-            return _count_difference("columns", self.names, other.names)
-        for mine, theirs in zip(self, other, strict=True):
-            if mine.kind == theirs.kind == "category":
-                if mine.categories != theirs.categories:
-                    difference = _count_difference(
-                        "categories", mine.categories, theirs.categories
-                    )
-                    return f"{mine.name!r}: {difference}"
-            for field in fields(mine):
-                a, b = getattr(mine, field.name), getattr(theirs, field.name)
-                if a != b:
-                    if field.name == "percentiles":  # 101 numbers help nobody
-                        return f"{mine.name!r}: other training percentiles"
-                    return f"{mine.name!r}: {field.name} {a} against {b}"
-        return None
 
 
 class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimator):
@@ -389,7 +176,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
             pandas DataFrames, the index of X is kept.
         """
         check_is_fitted(self, "schema_")
-        index = X.index if is_pandas_df(X) else None
+        index = _tables.index_of(X)
         X = check_array(
             X, dtype=(np.float64, np.float32), ensure_min_samples=0, input_name="X"
         )
@@ -399,24 +186,11 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
                 f"{type(self).__name__} has {self.schema_.n_encoded}. Pass rows as "
                 "transform returns them."
             )
-        decoded = [
-            (column, _decode(column, X[:, column.block])) for column in self.schema_
+        columns = [
+            Column(column.name, _decode(column, X[:, column.block]), column.dtype)
+            for column in self.schema_
         ]
-        if is_pandas_df(self._template):
-            # Built under positions: labels may be anything a pandas Index holds.
-            series = [_restore_pandas(column, values) for column, values in decoded]
-            frame = pd.DataFrame(dict(enumerate(series)))
-            frame.columns = self._template.columns
-            return frame if index is None else frame.set_axis(index)
-        if is_polars_df(self._template):
-            series = [_restore_polars(column, values) for column, values in decoded]
-            return type(self._template)(series)
-        array = np.empty((len(X), len(decoded)), dtype=self._template.dtype)
-        for position, (column, values) in enumerate(decoded):
-            if column.kind == "category":
-                values = _object_index(column.categories).to_numpy()[values]
-            array[:, position] = values
-        return array
+        return _tables.assemble(columns, self._template, index)
 
     def get_feature_names_out(self, input_features=None):
         """Get the names of the encoded positions.
@@ -445,20 +219,19 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
 
     def _pack_state(self, state):
         if "_template" in state:
-            state["_template"] = _pack_template(state["_template"])
+            state["_template"] = _tables.pack_template(state["_template"])
         return state
 
     def _unpack_state(self, state):
         if "_template" in state:
-            state["_template"] = _unpack_template(state["_template"])
+            state["_template"] = _tables.unpack_template(state["_template"])
         return state
 
     def _fit(self, X, sample_weight=None, *, allow_missing=False):
         """Fit; with `allow_missing`, learn from the values that are there."""
-        columns, template = self._read(X, reset=True)
-        kinds = self._learn_kinds(
-            columns, is_frame=not isinstance(template, np.ndarray)
-        )
+        X = _tables.check_rows(self, X, reset=True)
+        columns = _tables.columns(X)
+        kinds = self._learn_kinds(columns, is_frame=_tables.is_frame(X))
         arrays = _clean(columns, kinds, allow_missing=allow_missing)
         weight = check_weights(sample_weight, X)
 
@@ -474,7 +247,9 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
             if kind == "category":
                 facts = {"categories": _learn_categories(column.name, array)}
             else:
-                facts = _learn_number(array, weight[present], _is_integer(column))
+                facts = _learn_number(
+                    array, weight[present], _tables.is_integer(column)
+                )
             stop = start + len(facts.get("categories", (None,)))
             schema.append(
                 ColumnSchema(
@@ -487,17 +262,17 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
             )
             start = stop
 
-        if isinstance(template, np.ndarray) and template.dtype.kind in "US":
-            if "number" in kinds:  # numbers must not come back as text
-                template = template.astype(object)
         self.schema_ = FeatureSchema(tuple(schema))
-        self._template = template
+        self._template = _tables.take(X, slice(0))
+        if isinstance(X, np.ndarray) and X.dtype.kind in "US" and "number" in kinds:
+            self._template = self._template.astype(object)  # text is no number
         return self
 
     def _encode(self, X, *, allow_missing=False):
         """Encode; with `allow_missing`, an absent value is NaN wherever it lives."""
-        columns, template = self._read(X, reset=False)
-        if not isinstance(template, np.ndarray):
+        X = _tables.check_rows(self, X, reset=False)
+        columns = _tables.columns(X)
+        if _tables.is_frame(X):
             self._check_kinds(columns)
         kinds = [column.kind for column in self.schema_]
         arrays = _clean(columns, kinds, allow_missing=allow_missing)
@@ -524,8 +299,8 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
                 strange = pd.unique(array[(codes < 0) & ~missing])
                 if len(strange):
                     unseen.append(
-                        f"column {column.name!r} holds {_listing(strange.tolist())} "
-                        f"besides the known {_listing(column.categories)}"
+                        f"column {column.name!r} holds {listing(strange.tolist())} "
+                        f"besides the known {listing(column.categories)}"
                     )
         if unseen:
             raise ValueError(
@@ -535,49 +310,13 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
             )
         return encoded
 
-    def _read(self, X, *, reset):
-        """Check the container; return its columns and an empty copy of it."""
-        if not (is_pandas_df(X) or is_polars_df(X)):
-            X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
-            columns = [
-                _Column(f"x{position}", X[:, position], X.dtype)
-                for position in range(X.shape[1])
-            ]
-            return columns, np.empty((0, X.shape[1]), dtype=X.dtype)
-
-        _check_not_empty(X, self)
-        if is_polars_df(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            columns = [_column_from_polars(column) for column in X.iter_columns()]
-            return columns, X.clear()
-
-        repeated = X.columns[X.columns.duplicated()].unique()
-        if len(repeated):
-            raise ValueError(
-                f"Column names must be unique, got more than one {_listing(repeated)}. "
-                "Rename the columns, or drop the copies with "
-                "X.loc[:, ~X.columns.duplicated()]."
-            )
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        columns = [
-            _Column(
-                name,
-                series.to_numpy()
-                if isinstance(series.dtype, np.dtype)
-                else series.array,
-                series.dtype,
-            )
-            for name, series in X.items()
-        ]
-        return columns, X.iloc[:0].copy()
-
     def _learn_kinds(self, columns, *, is_frame):
         """Decide for each column whether it is a number or a category."""
         choice = self.categorical_features
         if isinstance(choice, str):
             if not is_frame:
                 return ["number"] * len(columns)
-            kinds = [_kind_from_dtype(column) for column in columns]
+            kinds = [_tables.kind_of(column) for column in columns]
             _warn_of_names(columns, kinds)
             return kinds
         chosen = _chosen_positions(
@@ -593,9 +332,10 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         if not isinstance(self.categorical_features, str):
             return  # the user decided about the kinds, not the dtypes
         for column, known in zip(columns, self.schema_, strict=True):
-            if _infer_objects(column) and known.kind == "category":
-                continue  # values of a categorical dtype may be numbers
-            kind = _kind_from_dtype(column)
+            found = _tables.inferred(column)
+            if found == "empty" or (found and known.kind == "category"):
+                continue  # nothing to tell, or numbers that are categories
+            kind = _tables.kind_of(column)
             if kind != known.kind:
                 raise ValueError(
                     f"Column {known.name!r} was a {known.kind} in fit (dtype "
@@ -613,10 +353,7 @@ class EncoderOwner:
 
     def _check_rows(self, X, *, reset):
         """Check the shape and names of the user's rows; the encoder checks the rest."""
-        if is_pandas_df(X) or is_polars_df(X):
-            _check_not_empty(X, self)
-            return validate_data(self, X, reset=reset, skip_check_array=True)
-        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+        return _tables.check_rows(self, X, reset=reset)
 
     def _fit_encoder(self, X, weight):
         if isinstance(self.encoder, str):  # "passthrough"
@@ -633,64 +370,15 @@ class EncoderOwner:
 
     def _encode(self, X):
         """Turn the user's rows into what the networks see, as float32."""
-        encoded = X if self.encoder_ is None else np.asarray(self.encoder_.transform(X))
+        encoded = X
+        if self.encoder_ is not None:
+            rows = _tables.named(X, getattr(self, "feature_names_in_", None))
+            encoded = np.asarray(self.encoder_.transform(rows))
         with naming("X"):
             encoded = check_array(
                 encoded, dtype=np.float64, estimator=self, input_name="X"
             )
         return as_float32(encoded)
-
-
-class _Column(NamedTuple):
-    """One column as read: its name, its values and the user's dtype."""
-
-    name: Hashable
-    values: Any  # ndarray, or a pandas extension array
-    dtype: Any
-
-
-def _check_not_empty(X, estimator):
-    """Refuse a DataFrame without rows or columns, as scikit-learn does with arrays."""
-    n_samples, n_features = X.shape
-    for count, what in ((n_features, "feature(s)"), (n_samples, "sample(s)")):
-        if count == 0:
-            raise ValueError(
-                f"Found a DataFrame with 0 {what} (shape={X.shape}) while a minimum of "
-                f"1 is required by {type(estimator).__name__}. Check how X was "
-                "selected or split."
-            )
-
-
-def _column_from_polars(series):
-    """Read a polars column without pyarrow, which polars' own `to_pandas` needs."""
-    name, dtype = series.name, series.dtype
-    known = ("String", "Categorical", "Enum", "Boolean")
-    if not (
-        dtype.is_integer() or dtype.is_float() or dtype.base_type().__name__ in known
-    ):
-        raise TypeError(_unsupported(name, dtype))
-    values = series.to_numpy()
-    if dtype.base_type().__name__ == "Enum":
-        values = pd.Categorical(values, categories=dtype.categories.to_list())
-    elif dtype.base_type().__name__ == "Boolean":
-        values = pd.array(values, dtype="boolean")  # stays boolean beside a null
-    return _Column(name, values, dtype)
-
-
-def _kind_from_dtype(column):
-    dtype = column.values.dtype
-    if isinstance(dtype, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(dtype):
-        return "category"
-    if dtype.kind in "iuf":
-        return "number"
-    if pd.api.types.is_object_dtype(dtype):
-        # Steps that handle numbers and text together, such as SimpleImputer, make
-        # objects of both. scikit-learn reads such numbers as numbers.
-        numbers = ("integer", "floating", "mixed-integer-float")
-        return "number" if _infer_objects(column) in numbers else "category"
-    if pd.api.types.is_string_dtype(dtype):
-        return "category"
-    raise TypeError(_unsupported(column.name, column.dtype))
 
 
 def _warn_of_names(columns, kinds):
@@ -715,14 +403,6 @@ def _warn_of_names(columns, kinds):
             )
 
 
-def _unsupported(name, dtype):
-    return (
-        f"Column {name!r} has dtype {dtype}, which is neither a number nor a category. "
-        "Convert it before (a date, for example, to the days since a fixed one), or "
-        "drop it."
-    )
-
-
 def _chosen_positions(choice, names, is_frame):
     """Turn `categorical_features` given as mask, positions or names into positions."""
     if choice is None:
@@ -744,8 +424,8 @@ def _chosen_positions(choice, names, is_frame):
         unknown = [entry for entry in choice if entry not in names]
         if unknown:
             raise ValueError(
-                f"categorical_features names {_listing(unknown)}, which X does not "
-                f"have. Its columns are: {_listing(names)}."
+                f"categorical_features names {listing(unknown)}, which X does not "
+                f"have. Its columns are: {listing(names)}."
             )
         return {names.index(entry) for entry in choice}
     if all(
@@ -754,14 +434,14 @@ def _chosen_positions(choice, names, is_frame):
         outside = [entry for entry in choice if not 0 <= entry < len(names)]
         if outside:
             raise ValueError(
-                f"categorical_features holds the position {_listing(outside)}, but X "
+                f"categorical_features holds the position {listing(outside)}, but X "
                 f"has {len(names)} features. Positions run from 0 to "
                 f"{len(names) - 1}."
             )
         return set(choice)
     raise ValueError(
         "categorical_features must be a boolean mask, or hold only positions or only "
-        f"names, got {_listing(choice)}."
+        f"names, got {listing(choice)}."
     )
 
 
@@ -772,7 +452,9 @@ def _clean(columns, kinds, *, allow_missing):
     as object arrays or pandas categoricals.
     """
     arrays = [
-        _as_numbers(column) if kind == "number" else _as_categories(column.values)
+        _tables.as_numbers(column)
+        if kind == "number"
+        else _tables.as_categories(column)
         for column, kind in zip(columns, kinds, strict=True)
     ]
     missing = [
@@ -802,40 +484,6 @@ def _clean(columns, kinds, *, allow_missing):
 
 def _count_infinite(values):
     return int(np.isinf(values).sum()) if values.dtype.kind == "f" else 0
-
-
-def _as_numbers(column):
-    values, kind = column.values, column.values.dtype.kind
-    is_text = kind == "O" and values.dtype != object  # a string or categorical dtype
-    if is_text or kind not in "iubfOUS":
-        raise TypeError(
-            f"Column {column.name!r} has dtype {column.dtype}, which is not a number. "
-            "Convert it, or list it in categorical_features."
-        )
-    missing = pd.isna(values)
-    if kind in "iub" and not missing.any():
-        return np.asarray(values, dtype=np.uint64 if kind == "u" else np.int64)
-    if missing.any():
-        values = np.where(missing, np.nan, values)
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except ValueError as error:
-        raise ValueError(
-            f"Column {column.name!r} does not hold numbers: {error}. Convert it, pass "
-            "a DataFrame, whose text is taken for categories (steps of a Pipeline keep "
-            "one after set_output(transform='pandas')), or list the column in the "
-            "categorical_features of a TabularEncoder."
-        ) from error
-
-
-def _as_categories(values):
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        return values
-    objects = np.asarray(values, dtype=object)
-    if values.dtype.kind == "b":
-        # A boolean declares both of its values, even where only one is seen.
-        return pd.Categorical(objects, categories=[False, True])
-    return objects
 
 
 def _learn_categories(name, values):
@@ -869,19 +517,6 @@ def _codes(values, categories):
 def _object_index(values):
     # Objects, so that values are compared as Python does, and tuples stay whole.
     return pd.Index(values, dtype=object, tupleize_cols=False)
-
-
-def _is_integer(column):
-    if hasattr(column.dtype, "is_integer"):  # polars
-        return column.dtype.is_integer()
-    return column.dtype.kind in "iub" or _infer_objects(column) == "integer"
-
-
-def _infer_objects(column):
-    """What the values of a column of objects are, in the words of pandas."""
-    if pd.api.types.is_object_dtype(column.values.dtype):
-        return pd.api.types.infer_dtype(column.values, skipna=True)
-    return None
 
 
 def _learn_number(values, weight, is_integer):
@@ -965,9 +600,9 @@ def _halved(column):
 
 
 def _decode(column, encoded):
-    """Turn the encoded block of a column into numbers or category codes."""
+    """Turn the encoded block of a column into its values."""
     if column.kind == "category":
-        return encoded.argmax(axis=1)
+        return _object_index(column.categories).to_numpy()[encoded.argmax(axis=1)]
     if not column.is_integer:
         center, scale, divisor = _halved(column)
         with np.errstate(over="ignore"):
@@ -982,108 +617,3 @@ def _decode(column, encoded):
     values[decoded <= column.low] = column.low
     values[decoded >= column.high] = column.high
     return values
-
-
-def _restore_pandas(column, values):
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        values = pd.Categorical.from_codes(values, dtype=column.dtype)
-    elif column.kind == "category":
-        values = pd.array(list(column.categories), dtype=column.dtype).take(values)
-    return pd.Series(values, dtype=column.dtype)
-
-
-def _restore_polars(column, values):
-    import polars as pl
-
-    if column.kind == "number":
-        return pl.Series(column.name, values).cast(column.dtype)
-    return pl.Series(column.name, column.categories, dtype=column.dtype).gather(values)
-
-
-# Persistence: containers and dtypes as plain values. pandas and polars may change how
-# they pickle their own from one release to the next.
-
-
-def _pack_template(template):
-    if is_polars_df(template):
-        return {"container": "polars"}
-    if not is_pandas_df(template):
-        return template
-    columns = template.columns
-    labels, names = columns.tolist(), list(columns.names)
-    packed = {"container": "pandas", "labels": labels, "names": names}
-    # Labels of other types, such as dates, are left to pandas.
-    restored = _unpack_template(packed).columns
-    is_plain = (restored.dtype, True) == (columns.dtype, restored.equals(columns))
-    is_plain &= all(
-        isinstance(part, str | int | float | None)
-        for label in (*labels, *names)
-        for part in (label if isinstance(label, tuple) else (label,))
-    )
-    return packed if is_plain else template
-
-
-def _unpack_template(packed):
-    if not isinstance(packed, dict):
-        return packed
-    if packed["container"] == "polars":
-        import polars as pl
-
-        return pl.DataFrame()
-    labels, names = packed["labels"], packed["names"]
-    if len(names) > 1:
-        return pd.DataFrame(columns=pd.MultiIndex.from_tuples(labels, names=names))
-    return pd.DataFrame(columns=pd.Index(labels, name=names[0], tupleize_cols=False))
-
-
-def _pack_dtype(dtype):
-    if isinstance(dtype, np.dtype):
-        return {"numpy": dtype.str}
-    if isinstance(dtype, pd.CategoricalDtype):
-        inner = _pack_dtype(dtype.categories.dtype)
-        return {"pandas": "category", "ordered": dtype.ordered, "values": inner}
-    if isinstance(dtype, pd.api.extensions.ExtensionDtype):
-        if pd.api.types.pandas_dtype(str(dtype)) == dtype:
-            return {"pandas": str(dtype)}
-    if hasattr(dtype, "base_type"):
-        return {"polars": dtype.base_type().__name__}
-    return dtype
-
-
-def _unpack_dtype(packed, categories):
-    if not isinstance(packed, dict):
-        return packed
-    if "numpy" in packed:
-        return np.dtype(packed["numpy"])
-    if "polars" in packed:
-        import polars as pl
-
-        dtype = getattr(pl, packed["polars"])
-        return dtype(categories) if packed["polars"] == "Enum" else dtype()
-    if packed["pandas"] != "category":
-        return pd.api.types.pandas_dtype(packed["pandas"])
-    values = pd.Index(
-        categories,
-        dtype=_unpack_dtype(packed["values"], None),
-        tupleize_cols=False,
-    )
-    return pd.CategoricalDtype(values, ordered=packed["ordered"])
-
-
-def _listing(values, limit=5):
-    shown = ", ".join(repr(value) for value in list(values)[:limit])
-    more = len(values) - limit
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _count_difference(what, mine, theirs):
-    known, wanted = set(mine), set(theirs)
-    extra = [value for value in mine if value not in wanted]
-    absent = [value for value in theirs if value not in known]
-    notes = [
-        f"{word}: {_listing(values)}"
-        for word, values in (("extra", extra), ("missing", absent))
-        if values
-    ]
-    note = "; ".join(notes) or "other order"
-    return f"{len(mine)} {what} against {len(theirs)} ({note})"

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sklearn_clue import _rendering
-from sklearn_clue._validation import _safe_indexing, is_pandas_df, is_polars_df
-from sklearn_clue.encoding import FeatureSchema
+from sklearn_clue import _rendering, _tables
+from sklearn_clue.schema import FeatureSchema
 from sklearn_clue.uncertainty import Uncertainty
 
 __all__ = ["Explanation", "SearchPath", "knee_distances", "knee_index"]
@@ -258,7 +257,9 @@ class Explanation:
             "distance": self.distance,
             "count": np.ones(n_rows, dtype=int),
         }
-        candidates = [_take(self.counterfactuals, [row]) for row in range(n_rows)]
+        candidates = [
+            _tables.take(self.counterfactuals, [row]) for row in range(n_rows)
+        ]
         object.__setattr__(self, "candidates", candidates)
         object.__setattr__(self, "candidate_details", pd.DataFrame(details))
 
@@ -314,9 +315,12 @@ class Explanation:
     @property
     def _labels(self):
         """What the user calls the rows: a pandas index, or else positions."""
-        if is_pandas_df(self.X):
-            return self.X.index.to_flat_index()
-        return pd.RangeIndex(len(self))
+        return self._index.to_flat_index()
+
+    @property
+    def _index(self):
+        index = _tables.index_of(self.X)
+        return pd.RangeIndex(len(self)) if index is None else index
 
     @property
     def uncertainty_explained(self):
@@ -346,9 +350,9 @@ class Explanation:
         before, after = np.empty(shape, dtype=object), np.empty(shape, dtype=object)
         percentiles = np.full((2, *shape), np.nan)
         highlighted = np.zeros(shape, dtype=bool)
-        for j, column in enumerate(self.schema):
-            before[:, j] = _column_values(self.X, j)
-            after[:, j] = _column_values(self.counterfactuals, j)
+        tables = _tables.arrays(self.X), _tables.arrays(self.counterfactuals)
+        for j, (column, old, new) in enumerate(zip(self.schema, *tables, strict=True)):
+            before[:, j], after[:, j] = _tables.as_objects(old), _tables.as_objects(new)
             if column.kind == "category":
                 known = ~(pd.isna(before[:, j]) | pd.isna(after[:, j]))
                 highlighted[known, j] = before[known, j] != after[known, j]
@@ -392,8 +396,10 @@ class Explanation:
             ("original", self.X),
             ("counterfactual", self.counterfactuals),
         ):
-            for j, name in enumerate(self.schema.names):
-                columns[group, name] = _pandas_values(table, j)
+            for name, values in zip(
+                self.schema.names, _tables.pandas_arrays(table), strict=True
+            ):
+                columns[group, name] = values
         for when in ("before", "after"):
             prediction = np.asarray(getattr(self, f"prediction_{when}"))
             if prediction.ndim == 1:
@@ -409,11 +415,10 @@ class Explanation:
         for name in ("distance", "objective", "n_iter", "converged"):
             if (values := getattr(self, name)) is not None:
                 columns["search", name] = values
-        index = self.X.index if is_pandas_df(self.X) else pd.RangeIndex(len(self))
         # Built under positions: a feature may be called anything, even by a tuple.
         frame = pd.DataFrame(
             {position: values for position, values in enumerate(columns.values())},
-            index=index,
+            index=self._index,
         )
         frame.columns = pd.MultiIndex.from_arrays(
             [
@@ -513,8 +518,8 @@ class Explanation:
 
     def _image_facts(self):
         shape = (len(self), *self.image_shape)
-        before = _as_floats(self.X).reshape(shape).tolist()
-        after = _as_floats(self.counterfactuals).reshape(shape).tolist()
+        before = np.asarray(self.X, dtype=float).reshape(shape).tolist()
+        after = np.asarray(self.counterfactuals, dtype=float).reshape(shape).tolist()
         return [
             {"pixels": {"before": _plain(a), "after": _plain(b)}}
             for a, b in zip(before, after, strict=True)
@@ -527,8 +532,8 @@ class Explanation:
         details = self.candidate_details
         names = [name for name in details.columns if name != "row"]
         records = zip(*(details[name].tolist() for name in names), strict=True)
-        together = _stack(self.candidates)
-        columns = [_column_values(together, j) for j in range(len(self.schema))]
+        together = _tables.stack(self.candidates)
+        columns = [_tables.as_objects(values) for values in _tables.arrays(together)]
         # The candidates of a row stand together, in the order of their ranks.
         starts = np.cumsum([0, *(len(table) for table in self.candidates)])
         for row, record in zip(details["row"].tolist(), records, strict=True):
@@ -724,24 +729,9 @@ def _take_each(value, positions):
     if value is None:
         return None
     if isinstance(value, Uncertainty | SearchPath):
-        return type(value)(*(_take(part, positions) for part in value))
-    return _take(value, positions)
-
-
-def _take(rows, positions):
-    if is_pandas_df(rows) or is_polars_df(rows):
-        return _safe_indexing(rows, np.asarray(positions, dtype=np.intp))
-    return np.asarray(rows)[positions]
-
-
-def _stack(tables):
-    if is_pandas_df(tables[0]):
-        return pd.concat(tables)
-    if is_polars_df(tables[0]):
-        import polars as pl
-
-        return pl.concat(tables)
-    return np.concatenate([np.asarray(table) for table in tables])
+        return type(value)(*(np.asarray(part)[positions] for part in value))
+    is_array = not _tables.is_frame(value)
+    return _tables.take(np.asarray(value) if is_array else value, positions)
 
 
 def _take_details(details, positions):
@@ -760,31 +750,6 @@ def _take_details(details, positions):
 
 def _item(values, position):
     return np.asarray(values)[position]
-
-
-def _column_values(table, position):
-    """The values of a column as Python objects, in an array of objects."""
-    if is_pandas_df(table):
-        values = table.iloc[:, position].tolist()
-    elif is_polars_df(table):
-        values = table.to_series(position).to_list()
-    else:
-        values = np.asarray(table)[:, position].tolist()
-    return np.fromiter(values, dtype=object, count=len(values))
-
-
-def _pandas_values(table, position):
-    if is_pandas_df(table):
-        return table.iloc[:, position].array
-    if is_polars_df(table):  # its own conversion needs pyarrow
-        return pd.Series(table.to_series(position).to_list()).array
-    return np.asarray(table)[:, position]
-
-
-def _as_floats(table):
-    if is_polars_df(table):
-        table = table.to_numpy()
-    return np.asarray(table, dtype=float)
 
 
 def _percentile_of(values, percentiles):

@@ -15,8 +15,6 @@ TRUSTED_TYPES = (
     "sklearn_clue.bayesian._ensemble.DeepEnsembleRegressor",
     "sklearn_clue.bayesian._mlp.BayesianMLPClassifier",
     "sklearn_clue.bayesian._mlp.BayesianMLPRegressor",
-    "sklearn_clue.encoding.ColumnSchema",
-    "sklearn_clue.encoding.FeatureSchema",
     "sklearn_clue.encoding.TabularEncoder",
     "sklearn_clue.evaluation._ground_truth.GroundTruth",
     "sklearn_clue.explainers._clue.CLUEExplainer",
@@ -29,6 +27,8 @@ TRUSTED_TYPES = (
     "sklearn_clue.generative._vae.VAEEncoder",
     "sklearn_clue.generative._vaeac.VAEACImputer",
     "sklearn_clue.pipeline.Pipeline",
+    "sklearn_clue.schema.ColumnSchema",
+    "sklearn_clue.schema.FeatureSchema",
 )
 
 # The form of what `__getstate__` returns, of all estimators together. Whoever changes

@@ -23,12 +23,14 @@ LAYERS = [
     {"bayesian", "generative"},
     {"providers", "_modules"},
     {"uncertainty", "encoding"},
+    {"schema"},
     {
         "_parallel",
         "_torch",
         "_validation",
         "_progress",
         "_rendering",
+        "_tables",
         "exceptions",
         "persistence",
     },
@@ -97,7 +99,7 @@ def test_imports_point_down(module):
         ("explanation", "from sklearn_clue.plotting import TradeOffDisplay", True),
         ("explanation", "def f():\n    from sklearn_clue import plotting", False),
         ("bayesian", "from sklearn_clue.bayesian._sghmc import update", False),
-        ("explainers", "from sklearn_clue.encoding import FeatureSchema", False),
+        ("explainers", "from sklearn_clue.schema import FeatureSchema", False),
         ("_torch", "from sklearn_clue.exceptions import ChainDivergedError", False),
     ],
 )

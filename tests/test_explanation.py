@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from sklearn_clue import Explanation, TabularEncoder, Uncertainty, _rendering
-from sklearn_clue.encoding import ColumnSchema, FeatureSchema
 from sklearn_clue.explanation import SearchPath, knee_distances, knee_index
+from sklearn_clue.schema import ColumnSchema, FeatureSchema
 
 HOSTILE = "<script>alert('né')</script>"
 

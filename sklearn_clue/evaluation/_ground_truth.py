@@ -10,6 +10,7 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory
 
+from sklearn_clue import _tables
 from sklearn_clue._validation import (
     DocLinkMixin,
     HasMethods,
@@ -19,7 +20,6 @@ from sklearn_clue._validation import (
     check_is_fitted,
     is_pandas_df,
     is_polars_df,
-    validate_data,
 )
 from sklearn_clue.generative import TwoLevelVAEAC, VAEACImputer
 from sklearn_clue.persistence import VersionedState
@@ -165,7 +165,7 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
             )
-        X = self._check_rows(X, reset=True)
+        X = _tables.check_rows(self, X, reset=True)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         self.task_ = self.task
@@ -183,7 +183,7 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
                 )
             vars(self).pop("classes_", None)
         self._columns = list(X.columns) if is_pandas_df(X) else None
-        self._is_array = not (is_pandas_df(X) or is_polars_df(X))
+        self._is_array = not _tables.is_frame(X)
         self._target = _new_name(X)
 
         model = self._default_model() if self.model is None else clone(self.model)
@@ -289,17 +289,10 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
 
     # Tables -----------------------------------------------------------------------
 
-    def _check_rows(self, X, *, reset):
-        if is_pandas_df(X) or is_polars_df(X):
-            return validate_data(self, X, reset=reset, skip_check_array=True)
-        return validate_data(
-            self, X, reset=reset, dtype="numeric", ensure_all_finite="allow-nan"
-        )
-
     def _joint(self, X):
         """Check rows, and put a missing target beside them."""
         check_is_fitted(self, "model_")
-        return self._join(self._check_rows(X, reset=False))
+        return self._join(_tables.check_rows(self, X, reset=False))
 
     def _join(self, X, target=None):
         """Put a target beside rows: codes of classes, numbers, or None if missing."""

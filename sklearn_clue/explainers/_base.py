@@ -23,6 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_memory
 
 from sklearn_clue._parallel import run_parallel
+from sklearn_clue._tables import take
 from sklearn_clue._torch import ROWS_PER_TILE, one_thread
 from sklearn_clue._validation import (
     DocLinkMixin,
@@ -31,7 +32,6 @@ from sklearn_clue._validation import (
     StrOptions,
     _fit_context,
     _routing_enabled,
-    _safe_indexing,
     check_is_fitted,
     check_labels,
     naming,
@@ -99,7 +99,7 @@ class Candidates(NamedTuple):
     def keep(self, positions):
         """Some of them."""
         return Candidates(
-            _safe_indexing(self.rows, positions),
+            take(self.rows, positions),
             self.x[positions],
             Uncertainty(*(part[positions] for part in self.parts)),
             self.prediction[positions],
@@ -219,8 +219,9 @@ class BaseUncertaintyExplainer(
         )
         self._read_answers(predictor, space, X, y)
         if generator is not None:
+            inputs = space.to_inputs(X)
             if _is_frozen(generator):
-                check_same_space(space, thawed(generator))
+                check_same_space(space, thawed(generator), inputs)
             elif image_shape is None and getattr(generator, "encoder", "") is None:
                 encoder = predictor.encoder
                 generator.set_params(
@@ -229,10 +230,10 @@ class BaseUncertaintyExplainer(
                     else FrozenEstimator(thawed(encoder))
                 )
             # One without an encoder lives in encoded space from the start.
-            encode = space.to_inputs if hasattr(generator, "encoder") else space.encode
-            generator = fit_part(generator, encode(X), None, params["generator"])
+            rows = inputs if hasattr(generator, "encoder") else space.encode(X)
+            generator = fit_part(generator, rows, None, params["generator"])
             self.generator_ = thawed(generator)
-            check_same_space(space, self.generator_)
+            check_same_space(space, self.generator_, inputs)
             self.n_iter_ = getattr(self.generator_, "n_iter_", None)
         self._provider, self._space = predictor.provider, space
         self._shares_steps = predictor.shares_steps
@@ -266,7 +267,7 @@ class BaseUncertaintyExplainer(
 
     def _read_answers(self, predictor, space, X, y):
         """Learn the class labels, and refuse answers that do not fit the targets."""
-        x = space.encode(_safe_indexing(X, np.arange(min(X.shape[0], 100))))
+        x = space.encode(take(X, np.arange(min(X.shape[0], 100))))
         _, prediction = _judge(predictor.provider, x)
         if self.is_classification_:
             n_classes = prediction.shape[1]
@@ -516,7 +517,7 @@ class BaseUncertaintyExplainer(
         # The models do not depend on constraints, so these may be set after `fit`.
         space = self._space.constrained(self.immutable_features, self.feature_ranges)
         shown = space.display(X)
-        x0 = space.encode(X)
+        x0 = space.encode_display(shown)
         limits = space.limits(shown, x0)
         search = self._search(trade_offs)
         chunks = [
@@ -541,7 +542,7 @@ class BaseUncertaintyExplainer(
         all_repeats = np.tile(repeats, len(found))
         rows = space.decode(
             np.concatenate([each.x.reshape(-1, n_encoded) for each in found]),
-            _safe_indexing(shown, all_repeats),
+            take(shown, all_repeats),
             x0[all_repeats],
         )
         x = space.encode_display(rows)
@@ -583,16 +584,16 @@ class BaseUncertaintyExplainer(
         best = chosen[details["rank"].to_numpy() == 0]
         which = (np.arange(n_rows), best % n_candidates)
         # Slices of a sorted frame cost far less than picking rows out for each.
-        ordered = _safe_indexing(rows, chosen)
+        ordered = take(rows, chosen)
         ends = np.cumsum(np.bincount(details["row"], minlength=n_rows))
         candidates = [
-            _safe_indexing(ordered, slice(start, end))
+            take(ordered, slice(start, end))
             for start, end in zip([0, *ends[:-1]], ends, strict=True)
         ]
         _warn_unconverged(found.converged[which], self)
         return Explanation(
             X=X,
-            counterfactuals=_safe_indexing(rows, best),
+            counterfactuals=take(rows, best),
             candidates=candidates,
             candidate_details=details.reset_index(drop=True),
             uncertainty_before=Uncertainty(*(unit * part for part in before[0])),

@@ -9,6 +9,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import check_array, check_random_state
 
 from sklearn_clue._modules import ValidRows
+from sklearn_clue._tables import take
 from sklearn_clue._torch import (
     PRECISE_DTYPE,
     as_tensor,
@@ -22,7 +23,6 @@ from sklearn_clue._validation import (
     Interval,
     StrOptions,
     _fit_context,
-    _safe_indexing,
     check_is_fitted,
 )
 from sklearn_clue.encoding import as_float32
@@ -351,7 +351,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
         X = self._check_rows(X, reset=False)
         rejected = np.flatnonzero(self.rejects(X))
         if len(rejected):
-            X = _safe_indexing(X, rejected)
+            X = take(X, rejected)
         return [
             balance(explanation) for explanation in self._explain(X, distance_weights)
         ]
@@ -427,7 +427,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
 
 def _take(value, rows, n_rows):
     is_per_row = np.ndim(value) > 0 and len(value) == n_rows
-    return _safe_indexing(value, rows) if is_per_row else value
+    return take(value, rows) if is_per_row else value
 
 
 class CLUEExplainer(_BaseCLUE):
@@ -507,7 +507,7 @@ class CLUEExplainer(_BaseCLUE):
     feature_ranges : dict or None, default=None
         What numbers may become: `{"texture": (10, 25), "age": "increase"}` by column
         name, or by position if X is an array. `"increase"` and `"decrease"` refer to
-        the value that the row has.
+        the value that the row has; a bound of None or infinity is none.
 
     rejection_rate : float, default=0.2
         Share of new rows that :meth:`rejects` should pick.
@@ -892,9 +892,9 @@ class CLUEExplainerCV(_BaseCLUE):
             params = {
                 name: _take(value, train, len(X)) for name, value in fit_params.items()
             }
-            target = None if y is None else _safe_indexing(y, train)
-            fold.fit(_safe_indexing(X, train), target, **params)
-            scores.append(fold._scores(_safe_indexing(X, test), tuple(weights)))
+            target = None if y is None else take(y, train)
+            fold.fit(take(X, train), target, **params)
+            scores.append(fold._scores(take(X, test), tuple(weights)))
         return np.transpose(scores)
 
     def _trade_off_value(self):

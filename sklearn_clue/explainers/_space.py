@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sklearn_clue._validation import _safe_indexing, is_pandas_df, is_polars_df
-from sklearn_clue.encoding import ColumnSchema, FeatureSchema, TabularEncoder
+from sklearn_clue import _tables
+from sklearn_clue.encoding import TabularEncoder
 from sklearn_clue.exceptions import EncodingMismatchError
 from sklearn_clue.persistence import VersionedState
 from sklearn_clue.providers import names_after
+from sklearn_clue.schema import plain_schema
 
 
 class PixelScaler(VersionedState, TransformerMixin, BaseEstimator):
@@ -47,7 +48,7 @@ class PixelScaler(VersionedState, TransformerMixin, BaseEstimator):
         """Scale pixels back."""
         if self.dtype_.kind in "iu":
             return np.rint(255 * np.clip(X, 0, 1)).astype(self.dtype_)
-        return X.astype(self.dtype_)
+        return (X >= 0.5) if self.dtype_.kind == "b" else X.astype(self.dtype_)
 
 
 class Limits(NamedTuple):
@@ -80,25 +81,30 @@ class EncodedSpace:
         Columns that keep their value.
 
     feature_ranges : mapping or None
-        Bounds by column: a pair of numbers, `"increase"` or `"decrease"`.
+        Bounds by column: a pair of numbers, of which None and infinity are open,
+        `"increase"` or `"decrease"`.
     """
 
     def __init__(self, steps, encoder, X, immutable_features, feature_ranges):
         self.steps = steps
         self.encoder = encoder
+        names = _tables.names(X) if _tables.is_frame(X) else [None]
+        self._names = names if all(isinstance(name, str) for name in names) else None
         inputs = self.to_inputs(X)
-        self._has_names = hasattr(inputs, "columns")
+        self._has_names = _tables.is_frame(inputs)
         self._is_undone = self._find_inverses(X)
         self.is_invertible = self._is_undone is not None
         self.schema = self._schema_of_inputs(inputs)
         self.display_schema = self._schema_of_display(X)
         self.is_columnwise = self._works_by_column(X)
+        self._is_rising = self._find_directions(X)
         self._read_constraints(immutable_features, feature_ranges)
 
     # From the user's rows to encoded space ----------------------------------------
 
     def to_inputs(self, X):
         """Take the user's rows to the input of the predictor."""
+        X = _tables.named(X, self._names)
         for step in self.steps:
             X = step.transform(X)
         return X
@@ -118,11 +124,11 @@ class EncodedSpace:
         if self.is_invertible:
             return X
         inputs = self.to_inputs(X)
-        if self._has_names or not is_pandas_df(X):
+        if self._has_names or _tables.index_of(X) is None:
             return inputs
         # The steps gave up the frame, but know the names of what they made.
-        names = names_after(self.steps, list(X.columns))
-        return pd.DataFrame(inputs, index=X.index, columns=names)
+        names = names_after(self.steps, _tables.names(X))
+        return pd.DataFrame(inputs, index=_tables.index_of(X), columns=names)
 
     @property
     def note(self):
@@ -138,7 +144,7 @@ class EncodedSpace:
     def _encode_inputs(self, inputs):
         if self.encoder is not None:
             inputs = self.encoder.transform(inputs)
-        return np.asarray(inputs, dtype=np.float64)
+        return np.array(inputs, dtype=np.float64)  # pandas gives views not to write to
 
     # And back ---------------------------------------------------------------------
 
@@ -168,21 +174,16 @@ class EncodedSpace:
                 reversed(self.steps), reversed(self._is_undone), strict=True
             ):
                 rows = step.inverse_transform(rows) if is_undone else rows
-        rows = _in_container_of(rows, X)
-        return self._respect_limits(self._copy_unchanged(rows, X, x == x0), X)
-
-    def _copy_unchanged(self, rows, X, is_same):
-        """Copy cells that did not move in encoded space, to the last bit."""
-        if not self.is_columnwise:
-            return rows
-        kept = np.stack([is_same[:, column.block].all(1) for column in self.schema], 1)
-        if isinstance(rows, np.ndarray):
-            return np.where(kept, X, rows)
-        for position in np.flatnonzero(kept.any(0)).tolist():
-            own, new = _column(X, position), _column(rows, position)
-            cells = np.where(kept[:, position], own, new)
-            rows = _with_column(rows, position, cells)
-        return rows
+        rows = _tables.with_columns(X, dict(enumerate(_tables.arrays(rows))))
+        cells, own, is_same = _tables.arrays(rows), _tables.arrays(X), x == x0
+        # Cells that did not move in encoded space are copied, to the last bit.
+        for j, column in enumerate(self.schema if self.is_columnwise else ()):
+            cells[j] = np.where(is_same[:, column.block].all(1), own[j], cells[j])
+        for j, (low, high) in self._bounds(X, own).items():
+            cells[j] = _clip(cells[j], low, high)
+        for j in self._immutable:
+            cells[j] = own[j]
+        return _tables.with_columns(X, dict(enumerate(cells)))
 
     def _works_by_column(self, X):
         """Whether each column of the table has its own stretch of encoded space."""
@@ -190,16 +191,23 @@ class EncodedSpace:
             return False
         if not self.steps or not self.is_invertible:
             return True
-        # Steps may mix columns: give a column the values of other rows, and see what
-        # moves.
-        X = _safe_indexing(X, np.arange(min(_n_rows(X), 100)))
-        x = self.encode(X)
-        for position, column in enumerate(self.schema):
-            others = np.roll(_column(X, position), 1)
-            is_same = x == self.encode(_with_column(X, position, others))
-            is_same[:, column.block] = True
-            if not is_same.all():
-                return False
+        # Steps may mix columns: give columns the values of other rows, and see what
+        # moves. Of any two columns one moves without the other in some group.
+        X = _tables.take(X, slice(100))
+        x, n_columns = self.encode(X), len(self.schema)
+        for bit in range(n_columns.bit_length()):
+            is_moved = np.arange(n_columns) >> bit & 1 == 1
+            for group in (is_moved, ~is_moved):
+                others = {
+                    j: np.roll(cells, 1)
+                    for j, cells in enumerate(_tables.arrays(X))
+                    if group[j]
+                }
+                is_same = x == self.encode(_tables.with_columns(X, others))
+                for j in others:
+                    is_same[:, self.schema.columns[j].block] = True
+                if not is_same.all():
+                    return False
         return True
 
     def _find_inverses(self, X):
@@ -207,7 +215,7 @@ class EncodedSpace:
         # What the user will get back must be a row of the same table, so each step is
         # asked to undo what it did to some of them. Lossy steps count: explanations
         # are scored again as the user gets them.
-        X = _safe_indexing(X, np.arange(min(_n_rows(X), 100)))
+        X = _tables.take(X, slice(100))
         is_undone = []
         for step in self.steps:
             after = step.transform(X)
@@ -224,23 +232,8 @@ class EncodedSpace:
         schema = getattr(_unfrozen(self.encoder), "schema_", None)
         if schema is not None:
             return schema
-        n_encoded = np.shape(self._encode_inputs(_safe_indexing(inputs, [0])))[1]
-        names = list(inputs.columns) if hasattr(inputs, "columns") else None
-        if names is None or len(names) != n_encoded:
-            names = range(n_encoded)
-        return FeatureSchema(
-            tuple(
-                ColumnSchema(
-                    name=name,
-                    kind="number",
-                    span=(position, position + 1),
-                    dtype=np.dtype(np.float64),
-                    center=0.0,
-                    scale=1.0,
-                )
-                for position, name in enumerate(names)
-            )
-        )
+        n_encoded = self._encode_inputs(_tables.take(inputs, slice(1))).shape[1]
+        return plain_schema(_tables.names(inputs), n_encoded)
 
     def _schema_of_display(self, X):
         if isinstance(_unfrozen(self.encoder), PixelScaler):
@@ -258,22 +251,17 @@ class EncodedSpace:
         self._immutable, self._ranges = read_constraints(
             names, immutable_features, feature_ranges
         )
-        for position in self._ranges:
-            if self.display_schema.columns[position].kind != "number":
-                raise ValueError(_no_range(names[position]))
-        n_inputs, n_columns = len(self.schema), len(names)
-        if (self._immutable or self._ranges) and n_inputs != n_columns:
-            raise ValueError(
-                f"The steps before the predictor turn {n_columns} columns into "
-                f"{n_inputs}, so constraints on single columns cannot be kept while "
-                "searching. Leave out immutable_features and feature_ranges, or the "
-                "steps that mix columns."
+        for position, allowed in self._ranges.items():
+            column = self.display_schema.columns[position]
+            _check_range(
+                column.name, allowed, column.kind, column.dtype, column.is_integer
             )
         if (self._immutable or self._ranges) and not self.is_columnwise:
             raise ValueError(
-                "The steps before the predictor mix columns, so constraints on single "
-                "columns cannot be kept while searching. Leave out immutable_features "
-                "and feature_ranges, or the steps that mix columns."
+                f"The steps before the predictor mix columns (of {len(names)} they "
+                f"make {len(self.schema)}), so constraints on single columns cannot be "
+                "kept while searching. Leave out immutable_features and "
+                "feature_ranges, or the steps that mix columns."
             )
 
     def constrained(self, immutable_features, feature_ranges):
@@ -301,68 +289,102 @@ class EncodedSpace:
         if not self._immutable and not self._ranges:
             return None
         low, high = np.full_like(x0, -np.inf), np.full_like(x0, np.inf)
-        for position in self._ranges:
-            block = self.schema.columns[position].block
-            sides = (low, high) if self._is_rising(position, X) else (high, low)
-            for side, bound in zip(sides, self._range(position, X), strict=True):
-                if bound is not None:
-                    moved = self.encode_display(_with_column(X, position, bound))
-                    side[:, block] = moved[:, block]
+        ranges = self._bounds(X, _tables.arrays(X))
+        # All columns at once, since each has its own stretch of encoded space.
+        for side in (0, 1):
+            pairs = ranges.items()
+            bounds = {j: pair[side] for j, pair in pairs if pair[side] is not None}
+            if bounds:
+                moved = self.encode_display(_tables.with_columns(X, bounds))
+            for j in bounds:
+                block = self.schema.columns[j].block
+                is_low = (side == 0) == self._is_rising[j]
+                (low if is_low else high)[:, block] = moved[:, block]
         for position in self._immutable:
             block = self.schema.columns[position].block
             low[:, block] = high[:, block] = x0[:, block]
         return Limits(low, high)
 
-    def _range(self, position, X):
-        """Lowest and highest value of a column per row; None is no bound."""
-        allowed = self._ranges[position]
-        own = _column(X, position)
-        if isinstance(allowed, str):
-            return (own, None) if allowed == "increase" else (None, own)
-        low, high = allowed
-        if self.display_schema.columns[position].is_integer:
-            low, high = np.ceil(low), np.floor(high)
-        return np.full(len(own), low), np.full(len(own), high)
+    def _bounds(self, X, own):
+        """Lowest and highest values by column, one per row; None is no bound."""
+        bounds, dtypes = {}, _tables.dtypes(X)
+        for j, allowed in self._ranges.items():
+            if isinstance(allowed, str):
+                is_low = allowed == "increase"
+                bounds[j] = (own[j], None) if is_low else (None, own[j])
+                continue
+            column = self.display_schema.columns[j]
+            dtype = own[j].dtype if own[j].dtype.kind in "iu" else None
+            bounds[j] = [
+                None if bound is None else np.full(len(own[j]), bound, dtype=dtype)
+                for bound in _check_range(
+                    column.name, allowed, "number", dtypes[j], column.is_integer
+                )
+            ]
+        return bounds
 
-    def _is_rising(self, position, X):
+    def _find_directions(self, X):
         """Whether a larger value of a column is larger in encoded space, too."""
-        column = self.display_schema.columns[position]
-        X = _safe_indexing(X, [0])
-        block = self.schema.columns[position].block
+        if not self.is_columnwise:
+            return None
+        numbers = {
+            j: (np.array([column.low]), np.array([column.high]))
+            for j, column in enumerate(self.display_schema)
+            if column.kind == "number" and column.low is not None
+        }
+        X = self.display(_tables.take(X, slice(1)))
         first, last = (
-            self.encode_display(_with_column(X, position, np.array([value])))[:, block]
-            for value in (column.low, column.high)
+            self.encode_display(
+                _tables.with_columns(X, {j: pair[end] for j, pair in numbers.items()})
+            )
+            for end in (0, 1)
         )
-        return bool((last >= first).all())
+        is_rising = (last >= first)[0]
+        return [bool(is_rising[column.block].all()) for column in self.schema]
 
-    def _respect_limits(self, rows, X):
-        """Make constraints hold to the last bit in the user's units."""
-        for position in self._ranges:
-            values = _column(rows, position)
-            low, high = self._range(position, X)
-            # Of a missing bound and a value, fmax and fmin take the value.
-            values = values if low is None else np.fmax(values, low)
-            values = values if high is None else np.fmin(values, high)
-            rows = _with_column(rows, position, values)
-        for position in self._immutable:
-            rows = _with_column(rows, position, _column(X, position))
-        return rows
+
+def _clip(values, low, high):
+    """Make a range hold to the last bit in the user's units."""
+    # A missing bound or value compares as False.
+    if low is not None:
+        values = np.where(_numeric(values) < _numeric(low), low, values)
+    if high is not None:
+        values = np.where(_numeric(values) > _numeric(high), high, values)
+    return values
+
+
+def _numeric(values):
+    return _tables.as_numbers(_tables.Column(None, values, values.dtype))
 
 
 def check_constraints(X, immutable_features, feature_ranges):
     """Check constraints as far as the user's rows alone can tell."""
-    names = list(getattr(X, "columns", [f"x{i}" for i in range(X.shape[1])]))
+    names = _tables.names(X)
     _, ranges = read_constraints(names, immutable_features, feature_ranges)
-    for position in ranges:
-        if _is_text(X, position):
-            raise ValueError(_no_range(names[position]))
+    columns = _tables.columns(X) if ranges else ()
+    for position, allowed in ranges.items():
+        column = columns[position]
+        kind = _tables.kind_of(column) if _tables.is_frame(X) else "number"
+        is_integer = _tables.is_integer(column)
+        _check_range(column.name, allowed, kind, column.dtype, is_integer)
 
 
-def _no_range(name):
-    return (
-        f"feature_ranges holds {name!r}, which is a category. Ranges are for numbers; "
-        "list it in immutable_features to keep its value."
-    )
+def _check_range(name, allowed, kind, dtype, is_integer):
+    """The bounds of a column as its dtype knows them; an error if nothing is left."""
+    if kind != "number":
+        raise ValueError(
+            f"feature_ranges holds {name!r}, which is a category. Ranges are "
+            "for numbers; list it in immutable_features to keep its value."
+        )
+    if isinstance(allowed, str):
+        return None, None
+    low, high = _tables.bounds_within(*allowed, dtype, is_integer)
+    if low is not None and high is not None and low > high:
+        raise ValueError(
+            f"feature_ranges[{name!r}] = {allowed!r} holds no value that the column, "
+            f"of dtype {dtype}, could take. Widen it."
+        )
+    return low, high
 
 
 def read_constraints(names, immutable_features, feature_ranges):
@@ -392,18 +414,21 @@ def read_constraints(names, immutable_features, feature_ranges):
     ]
     ranges = {}
     for name, allowed in (feature_ranges or {}).items():
-        if isinstance(allowed, str):
-            is_valid = allowed in ("increase", "decrease")
-        else:
-            is_valid = (
-                np.shape(allowed) == (2,)
-                and all(isinstance(bound, Real) for bound in allowed)
-                and allowed[0] <= allowed[1]
+        is_valid = isinstance(allowed, str) and allowed in ("increase", "decrease")
+        if not isinstance(allowed, str) and np.shape(allowed) == (2,):
+            low, high = allowed
+            low, high = (
+                -np.inf if low is None else low,
+                np.inf if high is None else high,
             )
+            is_valid = all(isinstance(bound, Real) for bound in (low, high))
+            is_valid = is_valid and low <= high and low < np.inf and -np.inf < high
+            allowed = (low, high)
         if not is_valid:
             raise ValueError(
                 f"feature_ranges[{name!r}] must be a pair (low, high) of numbers, the "
-                f"lower one first, 'increase' or 'decrease', got {allowed!r}."
+                "lower one first and None where there is no bound, 'increase' or "
+                f"'decrease', got {allowed!r}."
             )
         ranges[_position(names, name, "feature_ranges")] = allowed
     return immutable, ranges
@@ -425,12 +450,19 @@ def _position(names, name, parameter):
 # Generators ------------------------------------------------------------------------
 
 
-def check_same_space(space, generator):
+def check_same_space(space, generator, inputs):
     """Refuse a generator that was fitted in another encoded space."""
     schema = getattr(generator, "schema_", None)
     if schema is None:  # an image has none
         return
     difference = schema.describe_difference(space.schema)
+    if difference is None and not hasattr(_unfrozen(space.encoder), "schema_"):
+        # Plain numbers do not say how they were made: compare some.
+        rows = _tables.take(inputs, slice(100))
+        encoder = getattr(generator, "encoder_", None)
+        own = rows if encoder is None else encoder.transform(rows)
+        if not np.allclose(np.asarray(own, dtype=float), space._encode_inputs(rows)):
+            difference = "The same rows become other numbers"
     if difference:
         raise EncodingMismatchError(
             f"The generator and the predictor encode rows differently. {difference}. "
@@ -439,15 +471,11 @@ def check_same_space(space, generator):
         )
 
 
-# Containers ------------------------------------------------------------------------
+# Steps -----------------------------------------------------------------------------
 
 
 def _unfrozen(estimator):
     return getattr(estimator, "estimator", estimator)
-
-
-def _n_rows(X):
-    return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
 def _fills_only(before, after):
@@ -464,67 +492,3 @@ def _works(inverse, after, before):
         return np.shape(inverse(after)) == np.shape(before)
     except (ValueError, AttributeError, TypeError, NotImplementedError):
         return False
-
-
-def _in_container_of(rows, X):
-    """Give rows the container, columns, index and dtypes of X."""
-    if is_pandas_df(X):
-        values = rows if is_pandas_df(rows) else pd.DataFrame(np.asarray(rows))
-        columns = {}
-        for position, (_, like) in enumerate(X.items()):
-            series = values.iloc[:, position]
-            if pd.api.types.is_integer_dtype(like.dtype) and (
-                not pd.api.types.is_integer_dtype(series.dtype)
-            ):
-                series = np.rint(series.astype(np.float64))
-            columns[position] = series.astype(like.dtype).array
-        frame = pd.DataFrame(columns, index=X.index)
-        frame.columns = X.columns
-        return frame
-    if is_polars_df(X):
-        if is_polars_df(rows):
-            return rows.cast(dict(X.schema))
-        frame = type(X)(np.asarray(rows), schema=X.columns)
-        return frame.cast(dict(X.schema))
-    rows = np.asarray(rows)
-    if X.dtype.kind in "iu" and rows.dtype.kind == "f":
-        rows = np.rint(rows)
-    return rows.astype(X.dtype)
-
-
-def _is_text(X, position):
-    """Whether the dtype of a column is none of a number."""
-    if is_polars_df(X):
-        return not X.dtypes[position].is_numeric()
-    if is_pandas_df(X):
-        dtype = X.iloc[:, position].infer_objects().dtype
-        is_bool = pd.api.types.is_bool_dtype(dtype)
-        return is_bool or not pd.api.types.is_numeric_dtype(dtype)
-    return False
-
-
-def _column(X, position):
-    if is_pandas_df(X):
-        return X.iloc[:, position].to_numpy()
-    if is_polars_df(X):
-        return X[:, position].to_numpy()
-    return X[:, position]
-
-
-def _with_column(X, position, values):
-    """A copy of X with other values in one column, in its dtype."""
-    if is_pandas_df(X):
-        dtype = X.dtypes.iloc[position]
-        X = X.copy()
-        X.isetitem(position, pd.Series(values, index=X.index).astype(dtype))
-        return X
-    if is_polars_df(X):
-        import polars as pl
-
-        name = X.columns[position]
-        # Of objects, polars reads a list only.
-        values = values.tolist() if values.dtype == object else values
-        return X.with_columns(pl.Series(name, values).cast(X.schema[name]))
-    X = X.copy()
-    X[:, position] = values
-    return X

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from sklearn_clue._progress import EpochProgress
+from sklearn_clue._tables import names
 from sklearn_clue._torch import (
     PRECISE_DTYPE,
     as_tensor,
@@ -30,7 +31,7 @@ from sklearn_clue._validation import (
     check_weights,
     drop_weightless_rows,
 )
-from sklearn_clue.encoding import ColumnSchema, EncoderOwner, FeatureSchema
+from sklearn_clue.encoding import EncoderOwner
 from sklearn_clue.generative._latent import ModuleConfig, build, by_rows
 from sklearn_clue.generative._training import (
     MIN_PATIENCE,
@@ -39,6 +40,7 @@ from sklearn_clue.generative._training import (
     train,
 )
 from sklearn_clue.persistence import VersionedState
+from sklearn_clue.schema import plain_schema
 
 COUNT = Interval(Integral, 1, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -210,24 +212,10 @@ class BaseGenerative(
             )
         return int(self.latent_dim)
 
-    def _learn_schema(self, n_encoded):
+    def _learn_schema(self, X, n_encoded):
         """The encoder's schema, or one of plain numbers where it has none."""
         schema = getattr(self.encoder_, "schema_", None)
-        if isinstance(schema, FeatureSchema):
-            return schema
-        return FeatureSchema(
-            tuple(
-                ColumnSchema(
-                    name=f"x{position}",
-                    kind="number",
-                    span=(position, position + 1),
-                    dtype=np.dtype(np.float64),
-                    center=0.0,
-                    scale=1.0,
-                )
-                for position in range(n_encoded)
-            )
-        )
+        return plain_schema(names(X), n_encoded) if schema is None else schema
 
     def _decode_rows(self, x, index=None):
         """Turn encoded rows into the user's table."""

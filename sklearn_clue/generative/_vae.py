@@ -7,13 +7,13 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils import check_array
 
+from sklearn_clue._tables import index_of
 from sklearn_clue._torch import DTYPE
 from sklearn_clue._validation import (
     StrOptions,
     _fit_context,
     check_is_fitted,
     check_widths,
-    is_pandas_df,
     merge_repeated_rows,
     validate_data,
     with_callbacks,
@@ -326,7 +326,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
         if self.image_shape is None:
             self._fit_encoder(X, weight)
             x = self._encode(X)
-            self.schema_ = self._learn_schema(x.shape[1])
+            self.schema_ = self._learn_schema(X, x.shape[1])
             groups = self._tabular_groups(x)
             shape = None
         else:
@@ -390,7 +390,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
             Expected rows in the user's units; the most probable value of a category.
         """
         check_is_fitted(self, "module_")
-        index = X.index if is_pandas_df(X) else None
+        index = index_of(X)
         z = check_array(X, dtype=np.float64, input_name="X")
         if z.shape[1] != self.latent_dim_:
             raise ValueError(
@@ -415,7 +415,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
         """
         X, x = self._read(X)
         x = self._by_rows(lambda module, x: module.decode(module.posterior(x)[0]), x)
-        return self._decode_rows(x, X.index if is_pandas_df(X) else None)
+        return self._decode_rows(x, index_of(X))
 
     def sample(self, n_samples=1, random_state=None):
         """Draw rows from the model.

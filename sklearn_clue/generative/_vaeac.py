@@ -3,12 +3,12 @@
 from numbers import Integral
 
 import numpy as np
-import pandas as pd
 import torch
-from sklearn.base import clone
+from sklearn.base import OneToOneFeatureMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array, check_random_state, get_tags
 
+from sklearn_clue import _tables
 from sklearn_clue._torch import even_points, make_generator, normal_noise
 from sklearn_clue._validation import (
     StrOptions,
@@ -17,8 +17,6 @@ from sklearn_clue._validation import (
     check_count,
     check_is_fitted,
     check_widths,
-    is_pandas_df,
-    is_polars_df,
     merge_repeated_rows,
     with_callbacks,
 )
@@ -163,10 +161,12 @@ class VAEACImputer(BaseGenerative):
         Widths of the hidden layers of each of the three networks. An empty sequence
         gives a linear model.
 
-    encoder : TabularEncoder, "passthrough" or None, default=None
+    encoder : transformer, "passthrough" or None, default=None
         How rows become numbers. None means :class:`~sklearn_clue.TabularEncoder`,
-        `"passthrough"` that X is numeric and scaled already. A fitted encoder is kept
-        as it is if wrapped in :class:`~sklearn.frozen.FrozenEstimator`.
+        `"passthrough"` that X is numeric and scaled already. A scaler of scikit-learn
+        will do for numbers, since it leaves missing values where they are. A fitted
+        encoder is kept as it is if wrapped in
+        :class:`~sklearn.frozen.FrozenEstimator`.
 
     noise_variance : float, "learned" or "predicted", default="learned"
         Variance of the numbers given latents and observed values, in units of the
@@ -364,7 +364,7 @@ class VAEACImputer(BaseGenerative):
         X, weight = self._check_training_rows(X, sample_weight)
         self._fit_encoder(X, weight)
         x, present = self._encode_inputs(X)
-        self.schema_ = self._learn_schema(x.shape[1])
+        self.schema_ = self._learn_schema(X, x.shape[1])
         self.indicator_features_ = np.flatnonzero(
             ~present[:, [column.span[0] for column in self.schema_]].all(axis=0)
         )
@@ -405,7 +405,7 @@ class VAEACImputer(BaseGenerative):
         """
         X, x, present = self._read(X)
         if present.all():
-            filled = X.clone() if is_polars_df(X) else X.copy()
+            filled = _tables.with_columns(X, {})  # a copy
         else:
             filled = self._fill(X, self._expected(x, present), present)
         if not self.add_indicator:
@@ -550,28 +550,36 @@ class VAEACImputer(BaseGenerative):
         if isinstance(self.encoder, str):  # "passthrough"
             self.encoder_ = None
             return
-        encoder = TabularEncoder() if self.encoder is None else self.encoder
-        if isinstance(encoder, FrozenEstimator) and isinstance(
-            encoder.estimator, TabularEncoder
-        ):
-            self.encoder_ = encoder.estimator
-            check_is_fitted(self.encoder_, "schema_")
+        encoder = TabularEncoder() if self.encoder is None else clone(self.encoder)
+        if isinstance(encoder, TabularEncoder):
+            self.encoder_ = encoder._fit(X, weight, allow_missing=True)
             return
-        if not isinstance(encoder, TabularEncoder):
+        inner = encoder.estimator if isinstance(encoder, FrozenEstimator) else encoder
+        if isinstance(inner, TabularEncoder):
+            check_is_fitted(inner, "schema_")
+            self.encoder_ = inner
+            return
+        by_column = isinstance(inner, OneToOneFeatureMixin)
+        if not (by_column and get_tags(inner).input_tags.allow_nan):
             raise ValueError(
-                "encoder must leave missing values where they are, which only "
-                f"TabularEncoder does, got {encoder!r}. Use it, alone or in a "
-                "FrozenEstimator, or 'passthrough'."
+                "encoder must leave missing values where they are, as TabularEncoder "
+                f"and the scalers of scikit-learn do, got {encoder!r}. Use one of "
+                "these, alone or in a FrozenEstimator, or 'passthrough'."
             )
-        self.encoder_ = clone(encoder)._fit(X, weight, allow_missing=True)
+        super()._fit_encoder(X, weight)
 
     def _encode_inputs(self, X):
         """Encode rows: values with zeros where they are missing, and where not."""
         if self.encoder_ is not None:
+            X = _tables.named(X, getattr(self, "feature_names_in_", None))
+        if isinstance(self.encoder_, TabularEncoder):
             encoded = self.encoder_._encode(X, allow_missing=True)
         else:
             encoded = check_array(
-                X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X"
+                X if self.encoder_ is None else self.encoder_.transform(X),
+                dtype=np.float64,
+                ensure_all_finite="allow-nan",
+                input_name="X",
             )
         present = ~np.isnan(encoded)
         x = as_float32(np.where(present, encoded, 0))
@@ -581,51 +589,24 @@ class VAEACImputer(BaseGenerative):
         """Put decoded values into the gaps of X, and leave the rest alone."""
         decoded = x if self.encoder_ is None else self.encoder_.inverse_transform(x)
         missing = present[:, [column.span[0] for column in self.schema_]] == 0
-        columns = _columns(decoded)
-        if is_pandas_df(X):
-            filled = {}
-            for position, values in enumerate(columns):
-                array = X.iloc[:, position].array.copy()
-                gaps = missing[:, position]
-                if gaps.any():
-                    array[gaps] = values[gaps]
-                # With the dtype said: pandas reads objects that are words as strings.
-                dtype = X.dtypes.iloc[position]
-                filled[position] = pd.Series(array, index=X.index, dtype=dtype)
-            frame = pd.DataFrame(filled, index=X.index)
-            frame.columns = X.columns
-            return frame
-        if is_polars_df(X):
-            series = []
-            for position, values in enumerate(columns):
-                cells = X.to_series(position).to_list()
-                for row in np.flatnonzero(missing[:, position]):
-                    cells[row] = values[row]
-                old = X.to_series(position)
-                series.append(type(old)(old.name, cells, dtype=old.dtype))
-            return type(X)(series)
-        filled = X.copy()
-        for position, values in enumerate(columns):
-            gaps = missing[:, position]
-            if gaps.any():
-                filled[gaps, position] = values[gaps]
-        return filled
+        tables = _tables.arrays(decoded), _tables.arrays(X)
+        filled = {
+            position: np.where(gaps, new, old)
+            for position, (gaps, new, old) in enumerate(
+                zip(missing.T, *tables, strict=True)
+            )
+            if gaps.any()
+        }
+        return _tables.with_columns(X, filled)
 
     def _append_indicators(self, filled, present):
         firsts = np.array([column.span[0] for column in self.schema_])
         missing = present[:, firsts[self.indicator_features_]] == 0
-        if isinstance(filled, np.ndarray):
-            return np.hstack([filled, missing.astype(filled.dtype)])
         names = [
             f"missingindicator_{self.schema_.names[position]}"
             for position in self.indicator_features_
         ]
-        columns = {name: missing[:, position] for position, name in enumerate(names)}
-        if is_pandas_df(filled):
-            return pd.concat(
-                [filled, pd.DataFrame(columns, index=filled.index)], axis=1
-            )
-        return filled.hstack(type(filled)(columns))
+        return _tables.append_columns(filled, dict(zip(names, missing.T, strict=True)))
 
     # Networks ---------------------------------------------------------------------
 
@@ -670,20 +651,3 @@ class VAEACImputer(BaseGenerative):
             }
 
         return draw
-
-
-def _columns(table):
-    """Columns of any table as arrays whose entries other containers accept."""
-    if is_pandas_df(table):
-        series = [table.iloc[:, position] for position in range(table.shape[1])]
-        return [
-            column.to_numpy(
-                dtype=column.dtype if isinstance(column.dtype, np.dtype) else object
-            )
-            for column in series
-        ]
-    if is_polars_df(table):
-        return [
-            np.array(column.to_list(), dtype=object) for column in table.iter_columns()
-        ]
-    return list(table.T)

@@ -36,7 +36,8 @@ def literal(text, limit=None, width=None):
 
     It is shortened to `limit` characters, and wrapped to lines of `width`.
     """
-    text = str(text)
+    # Half a surrogate pair, which a name may hold, is in no font.
+    text = str(text).encode("utf-8", "backslashreplace").decode()
     if limit is not None and len(text) > limit:
         text = text[: limit - 1] + "…"
     if width is not None:

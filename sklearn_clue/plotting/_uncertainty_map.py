@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import is_classifier
 
-from sklearn_clue._validation import is_pandas_df, is_polars_df
+from sklearn_clue import _tables
 from sklearn_clue.plotting._style import (
     BLACK,
     CYCLE,
@@ -162,9 +162,8 @@ class UncertaintyMapDisplay:
                 f"responses must be out of prediction, {', '.join(KINDS)}, got "
                 f"{sorted(unknown)}."
             )
-        is_frame = is_pandas_df(X) or is_polars_df(X)
-        X = X if is_frame else np.asarray(X)
-        names = list(X.columns) if is_frame else [f"x{j}" for j in range(X.shape[1])]
+        X = X if _tables.is_frame(X) else np.asarray(X)
+        names = _tables.names(X)
         positions = [
             names.index(feature) if feature in names else feature
             for feature in features
@@ -280,9 +279,8 @@ class UncertaintyMapDisplay:
 
 def _numbers(X, position, names):
     """A column as floats, or an error that names it."""
-    column = X[:, position] if not is_pandas_df(X) else X.iloc[:, position]
     try:
-        return np.asarray(column, dtype=float)
+        return np.asarray(_tables.arrays(X)[position], dtype=float)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"A map needs two features that are numbers, but {names[position]!r} is "
@@ -292,39 +290,22 @@ def _numbers(X, position, names):
 
 def _fill_grid(X, positions, plane):
     """Rows like those of X, with two features from the plane and the others fixed."""
-    if is_polars_df(X):
-        columns = {name: X[name].to_numpy() for name in X.columns}
-        grid = {}
-        for j, (name, values) in enumerate(columns.items()):
-            filled = _fill_column(pd.Series(values), j, positions, plane)
-            grid[name] = filled.tolist()
-        return type(X)(grid).cast(dict(X.schema))
-    if is_pandas_df(X):
-        columns = [
-            _fill_column(X.iloc[:, j], j, positions, plane) for j in range(X.shape[1])
-        ]
-        grid = pd.concat(columns, axis=1)
-        grid.columns = X.columns
-        return grid
-    grid = np.empty((len(plane), X.shape[1]), dtype=X.dtype)
-    for j in range(X.shape[1]):
-        grid[:, j] = _fill_column(pd.Series(X[:, j]), j, positions, plane)
-    return grid
+    filled = {
+        j: _fill_column(pd.Series(values).infer_objects(), len(plane))
+        for j, values in enumerate(_tables.arrays(X))
+        if j not in positions
+    }
+    filled |= dict(zip(positions, plane.T, strict=True))
+    rows = np.zeros(len(plane), dtype=np.intp)
+    return _tables.with_columns(_tables.take(X, rows), filled)
 
 
-def _fill_column(column, position, positions, plane):
-    if position in positions:
-        values = pd.Series(plane[:, positions.index(position)])
-    elif pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(
-        column
-    ):
-        values = pd.Series(np.full(len(plane), float(column.median())))
-    else:
-        mode = column.mode().iloc[0]
-        return pd.Series([mode] * len(plane)).astype(column.dtype)
-    if pd.api.types.is_integer_dtype(column):
-        values = values.round()
-    return values.astype(column.dtype)
+def _fill_column(column, n_rows):
+    """The middle of a column, or the most frequent value of a category."""
+    is_bool = pd.api.types.is_bool_dtype(column)
+    if pd.api.types.is_numeric_dtype(column) and not is_bool:
+        return np.full(n_rows, float(column.median()))
+    return _tables.as_objects([column.mode().iloc[0]] * n_rows)
 
 
 def _predict(estimator, grid, classify):

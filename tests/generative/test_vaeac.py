@@ -8,10 +8,11 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from sklearn_clue import TabularEncoder, VAEACImputer
 from sklearn_clue.generative._latent import ModuleConfig, build
@@ -268,13 +269,14 @@ def test_encoders(frame):
     imputer = VAEACImputer(2, encoder=FrozenEstimator(encoder), **TINY).fit(frame)
     assert imputer.encoder_ is encoder
     X = frame[["age", "weight"]].to_numpy(dtype=float)
-    assert np.isfinite(
-        VAEACImputer(2, encoder="passthrough", **TINY).fit_transform(X)
-    ).all()
-    with pytest.raises(
-        ValueError, match="only TabularEncoder does, got StandardScaler"
-    ):
-        VAEACImputer(2, encoder=StandardScaler(), **TINY).fit(X)
+    for plain in ("passthrough", StandardScaler()):
+        filled = VAEACImputer(2, encoder=plain, **TINY).fit_transform(X)
+        there = ~np.isnan(X)
+        assert np.isfinite(filled).all()
+        np.testing.assert_array_equal(filled[there], X[there])
+    for lossy in (OneHotEncoder(), PCA()):
+        with pytest.raises(ValueError, match="must leave missing values where"):
+            VAEACImputer(2, encoder=lossy, **TINY).fit(X)
 
 
 # Bad input ------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from sklearn_clue import Explanation, TabularEncoder, Uncertainty
-from sklearn_clue.encoding import ColumnSchema, FeatureSchema
+from sklearn_clue.schema import ColumnSchema, FeatureSchema
 
 
 def _figures(n_rows, before=0.6, after=0.2):

@@ -19,7 +19,7 @@ from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder
 
 import sklearn_clue.bayesian._mlp
 import sklearn_clue.generative._base
@@ -738,7 +738,7 @@ BAD_PARAMETERS = [
     (VAE, {"image_shape": "square"}, "image_shape.*square"),
     (VAE, {"device": "quantum"}, "device.*'quantum'"),
     (VAEAC, {"n_draws": 0}, "n_draws.*0"),
-    (VAEAC, {"encoder": StandardScaler()}, "encoder.*StandardScaler"),
+    (VAEAC, {"encoder": OneHotEncoder()}, "encoder.*OneHotEncoder"),
     (VAEAC, {"add_indicator": 2}, "add_indicator.*2"),
     (TwoLevelVAEAC(), {"outer": KMeans()}, "outer.*KMeans"),
     (TwoLevelVAEAC(), {"inner": "vae"}, "inner.*'vae'"),

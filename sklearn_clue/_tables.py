@@ -1,0 +1,534 @@
+"""Tables: the one place that tells DataFrames of pandas and polars and arrays apart.
+
+Whoever reads columns, writes them back, takes rows or names things asks here. Arrays of
+columns go between: a table is read as arrays, and built from arrays like another table.
+"""
+
+import math
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import (
+    infer_dtype,
+    is_bool_dtype,
+    is_integer_dtype,
+    is_object_dtype,
+    is_string_dtype,
+    pandas_dtype,
+)
+
+from sklearn_clue._validation import (
+    _safe_indexing,
+    is_pandas_df,
+    is_polars_df,
+    listing,
+    validate_data,
+)
+
+
+class Column(NamedTuple):
+    """One column as read: its name, its values and the user's dtype."""
+
+    name: Hashable
+    values: Any  # ndarray, or a pandas extension array
+    dtype: Any  # of numpy, pandas or polars
+
+
+# Marks of a LazyFrame of polars and a Table of pyarrow, and what makes frames of them.
+_OTHER_FRAMES = {"collect_schema": "collect", "column_names": "to_pandas"}
+
+
+def is_frame(X):
+    """Whether X is a DataFrame that is read column by column."""
+    return is_pandas_df(X) or is_polars_df(X)
+
+
+def check_rows(estimator, X, *, reset):
+    """Check container, shape and names of the user's rows; encoders check the rest.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Remembers the names if `reset`, and else compares with those it knows.
+
+    X : {array-like, DataFrame}
+        The rows, as the user passed them.
+
+    reset : bool
+        Whether this is `fit`.
+
+    Returns
+    -------
+    X : {ndarray, DataFrame}
+        The same rows.
+    """
+    if not is_frame(X):
+        for mark, method in _OTHER_FRAMES.items():
+            if hasattr(X, mark) and hasattr(X, method):
+                raise TypeError(
+                    f"X is a {type(X).__name__}, whose columns would lose their names "
+                    "and types. Pass a DataFrame of pandas or polars, for example "
+                    f"X.{method}()."
+                )
+        if np.ma.is_masked(X):  # scikit-learn takes what lies under the mask
+            dtype = {"f": X.dtype, "O": object}.get(X.dtype.kind, np.float64)
+            X = X.astype(dtype).filled(np.nan)
+        return validate_data(
+            estimator, X, reset=reset, dtype=None, ensure_all_finite=False
+        )
+    n_samples, n_features = X.shape
+    for count, what in ((n_features, "feature(s)"), (n_samples, "sample(s)")):
+        if count == 0:
+            raise ValueError(
+                f"Found a DataFrame with 0 {what} (shape={X.shape}) while a minimum of "
+                f"1 is required by {type(estimator).__name__}. Check how X was "
+                "selected or split."
+            )
+    if is_pandas_df(X) and not X.columns.is_unique:
+        repeated = X.columns[X.columns.duplicated()].unique()
+        raise ValueError(
+            f"Column names must be unique, got more than one {listing(repeated)}. "
+            "Rename the columns, or drop the copies with "
+            "X.loc[:, ~X.columns.duplicated()]."
+        )
+    return validate_data(estimator, X, reset=reset, skip_check_array=True)
+
+
+# Names, rows -----------------------------------------------------------------------
+
+
+def names(X):
+    """Names of the columns; those of an array are `x0`, `x1`, and so on."""
+    return list(X.columns) if is_frame(X) else [f"x{i}" for i in range(np.shape(X)[1])]
+
+
+def named(X, known_names):
+    """A bare array as a frame, if names are known; other tables as they are.
+
+    Parts that were fitted to a frame then find its columns, and do not warn again of
+    what the border has warned of.
+    """
+    if known_names is None or is_frame(X):
+        return X
+    # Objects, so that nobody takes the common dtype for that of each column.
+    return pd.DataFrame(np.asarray(X, dtype=object), columns=list(known_names))
+
+
+def dtypes(X):
+    """The dtypes of the columns."""
+    return list(X.dtypes) if is_frame(X) else [X.dtype] * X.shape[1]
+
+
+def index_of(X):
+    """What pandas calls the rows, or None."""
+    return X.index if is_pandas_df(X) else None
+
+
+def take(X, rows):
+    """Some rows of a table, an array or a list: by slice, mask or positions."""
+    if isinstance(rows, slice):  # whose ends polars wants as numbers of Python
+        ends = (rows.start, rows.stop, rows.step)
+        rows = slice(*(end if end is None else int(end) for end in ends))
+    return _safe_indexing(X, rows)
+
+
+def stack(tables):
+    """Tables of one kind, below each other."""
+    if is_pandas_df(tables[0]):
+        return pd.concat(tables)
+    if is_polars_df(tables[0]):
+        import polars as pl
+
+        return pl.concat(tables)
+    return np.concatenate(tables)
+
+
+# Reading ---------------------------------------------------------------------------
+
+
+def columns(X):
+    """Read the columns, with what their dtypes declare."""
+    if is_pandas_df(X):
+        return [
+            Column(
+                name,
+                series.to_numpy() if _is_numpy(series.dtype) else series.array,
+                series.dtype,
+            )
+            for name, series in X.items()
+        ]
+    if is_polars_df(X):
+        return [_column_from_polars(series) for series in X.iter_columns()]
+    numbered = enumerate(X.T)
+    return [Column(f"x{position}", values, X.dtype) for position, values in numbered]
+
+
+def _is_numpy(dtype, kinds=None):
+    return isinstance(dtype, np.dtype) and (kinds is None or dtype.kind in kinds)
+
+
+def _column_from_polars(series):
+    """Read a polars column without pyarrow, which polars' own `to_pandas` needs."""
+    dtype, kind = series.dtype, series.dtype.base_type().__name__
+    if kind in ("Int128", "UInt128"):  # of which numpy knows nothing
+        return Column(series.name, as_objects(series.to_list()), dtype)
+    known = ("String", "Categorical", "Enum", "Boolean")
+    if not (_is_plain(dtype) or kind in known):
+        raise TypeError(_unsupported(series.name, dtype))
+    values = series.to_numpy()
+    if kind == "Enum":
+        values = pd.Categorical(values, categories=dtype.categories.to_list())
+    elif kind == "Boolean":
+        values = pd.array(values, dtype="boolean")  # stays boolean beside a null
+    return Column(series.name, values, dtype)
+
+
+def arrays(X):
+    """The values of each column, as objects where numpy has no such dtype."""
+    if is_pandas_df(X):
+        return [
+            series.to_numpy(None if _is_numpy(series.dtype, "biufO") else object)
+            for _, series in X.items()
+        ]
+    if is_polars_df(X):
+        return [
+            series.to_numpy()
+            if _is_plain(series.dtype) and not series.null_count()
+            else as_objects(series.to_list())
+            for series in X.iter_columns()
+        ]
+    return list(X.T)
+
+
+def _is_plain(dtype):
+    """Whether a dtype of polars is a number that numpy knows, too."""
+    is_number = dtype.is_integer() or dtype.is_float()
+    return is_number and not str(dtype).endswith("128")
+
+
+def as_objects(values):
+    """Values as Python objects, in an array of objects."""
+    values = values.tolist() if isinstance(values, np.ndarray) else values
+    return np.fromiter(values, dtype=object, count=len(values))
+
+
+def pandas_arrays(X):
+    """The values of each column, as a DataFrame of pandas takes them."""
+    return [s.array for _, s in X.items()] if is_pandas_df(X) else arrays(X)
+
+
+def kind_of(column):
+    """Whether the dtype of a column of a frame is that of a number or a category."""
+    dtype = column.values.dtype
+    if isinstance(dtype, pd.CategoricalDtype) or is_bool_dtype(dtype):
+        return "category"
+    if dtype.kind in "iuf":
+        return "number"
+    if is_object_dtype(dtype):
+        found = inferred(column)
+        if found == "decimal":
+            raise TypeError(_unsupported(column.name, "decimal.Decimal"))
+        # Steps that handle numbers and text together, such as SimpleImputer, make
+        # objects of both. scikit-learn reads such numbers as numbers.
+        numbers = ("integer", "floating", "mixed-integer-float")
+        return "number" if found in numbers else "category"
+    if is_string_dtype(dtype):
+        return "category"
+    raise TypeError(_unsupported(column.name, column.dtype))
+
+
+def _unsupported(name, dtype):
+    return (
+        f"Column {name!r} has dtype {dtype}, which is neither a number nor a category. "
+        "Convert it before (a date, for example, to the days since a fixed one, and "
+        "decimals with astype(float)), or drop it."
+    )
+
+
+def inferred(column):
+    """What the values of a column of objects are, in the words of pandas, or None."""
+    if is_object_dtype(column.values.dtype):
+        return infer_dtype(column.values, skipna=True)
+    return None
+
+
+def is_integer(column):
+    """Whether a column of numbers holds whole ones only, by dtype or as objects."""
+    if hasattr(column.dtype, "is_integer"):  # polars
+        return column.dtype.is_integer()
+    return column.dtype.kind in "iub" or inferred(column) == "integer"
+
+
+def as_numbers(column):
+    """Values of a column as integers or float64, with NaN for a missing value."""
+    values, kind = column.values, column.values.dtype.kind
+    is_text = kind == "O" and values.dtype != object  # a string or categorical dtype
+    if is_text or kind not in "iubfOUS":
+        raise TypeError(
+            f"Column {column.name!r} has dtype {column.dtype}, which is not a number. "
+            "Convert it, or list it in categorical_features."
+        )
+    missing = pd.isna(values)
+    if inferred(column) == "integer":
+        kind = _kind_of_integers(column.name, values[~missing])
+    if kind in "iub" and not missing.any():
+        return np.asarray(values, dtype=np.uint64 if kind == "u" else np.int64)
+    if missing.any():
+        values = np.where(missing, np.nan, values)
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except ValueError as error:
+        raise ValueError(
+            f"Column {column.name!r} does not hold numbers: {error}. Convert it, pass "
+            "a DataFrame, whose text is taken for categories (steps of a Pipeline keep "
+            "one after set_output(transform='pandas')), or list the column in the "
+            "categorical_features of a TabularEncoder."
+        ) from error
+
+
+def _kind_of_integers(name, values):
+    """The dtype of numpy, signed or not, that holds integers of any length."""
+    low, high = min(values), max(values)
+    if -(2**63) <= low and high < 2**63:
+        return "i"
+    if 0 <= low and high < 2**64:
+        return "u"
+    raise ValueError(
+        f"Column {name!r} holds integers from {low} to {high}, which do not fit into "
+        "64 bits. Convert it with astype(float), which keeps 15 digits, or list it in "
+        "categorical_features."
+    )
+
+
+def as_categories(column):
+    """Values of a column as objects, or as a pandas categorical if it declares them."""
+    values = column.values
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return values
+    objects = np.asarray(values, dtype=object)
+    if values.dtype.kind == "b":
+        # A boolean declares both of its values, even where only one is seen.
+        return pd.Categorical(objects, categories=[False, True])
+    return objects
+
+
+# Writing ---------------------------------------------------------------------------
+
+
+def assemble(columns, container, index=None):
+    """Put columns together to a table in the container of another.
+
+    Parameters
+    ----------
+    columns : list of Column
+        The values, which become what the dtypes say.
+
+    container : {ndarray, DataFrame}
+        The other table. Its rows play no part; an array has the dtype of its own.
+
+    index : pandas.Index, default=None
+        What a DataFrame of pandas calls the rows.
+
+    Returns
+    -------
+    table : {ndarray, DataFrame}
+        The table.
+    """
+    if is_pandas_df(container):
+        # Built under positions: labels may be anything a pandas Index holds.
+        cells = [_pandas_cells(values, dtype, index) for _, values, dtype in columns]
+        frame = pd.DataFrame(dict(enumerate(cells)), index=index)
+        frame.columns = container.columns
+        return frame
+    if is_polars_df(container):
+        return type(container)([_polars_series(*column) for column in columns])
+    array = np.empty((len(columns[0].values), len(columns)), dtype=container.dtype)
+    for position, column in enumerate(columns):
+        array[:, position] = _rounded(column.values, array.dtype.kind in "iub")
+    return array
+
+
+def with_columns(X, columns):
+    """A copy of a table with other values in some columns, in the dtypes of these.
+
+    Parameters
+    ----------
+    X : {ndarray, DataFrame}
+        The table.
+
+    columns : dict of int to ndarray
+        The new values, by position.
+
+    Returns
+    -------
+    X : {ndarray, DataFrame}
+        The copy.
+    """
+    old = zip(names(X), arrays(X), dtypes(X), strict=True)
+    new = [
+        Column(name, columns.get(position, cells), dtype)
+        for position, (name, cells, dtype) in enumerate(old)
+    ]
+    return assemble(new, X, index_of(X))
+
+
+def append_columns(X, columns):
+    """A table with more columns to its right, a dict of names to arrays."""
+    if is_pandas_df(X):
+        return pd.concat([X, pd.DataFrame(columns, index=X.index)], axis=1)
+    if is_polars_df(X):
+        return X.hstack(type(X)(columns))
+    return np.column_stack([X, *columns.values()]).astype(X.dtype)
+
+
+def _pandas_cells(values, dtype, index):
+    if (
+        _is_numpy(dtype, "iuf") and values.dtype.kind in "iufb"
+    ):  # most columns, and quickly made
+        return _rounded(values, dtype.kind != "f").astype(dtype)
+    is_whole = is_bool_dtype(dtype) or is_integer_dtype(dtype)
+    # A series, with the dtype said: pandas reads objects that are words as strings.
+    return pd.Series(_rounded(values, is_whole), index=index, dtype=dtype)
+
+
+def _polars_series(name, values, dtype):
+    import polars as pl
+
+    values = _rounded(values, dtype.is_integer() or dtype == pl.Boolean)
+    if values.dtype == object:  # of which polars reads lists only
+        if not dtype.is_float():  # where NaN is a number
+            values = np.where(pd.isna(values), None, values)
+        values = values.tolist()
+    return pl.Series(name, values, strict=False).cast(dtype)
+
+
+def _rounded(values, is_whole):
+    """Values for a column, which are rounded if it holds whole numbers or booleans."""
+    if not is_whole:
+        return values
+    if values.dtype == object and not pd.isna(values).any():
+        values = pd.Series(values, dtype=object).infer_objects().to_numpy()
+    return np.rint(values) if values.dtype.kind == "f" else values
+
+
+def bounds_within(low, high, dtype, is_whole):
+    """Bounds of a column as numbers that it can hold, moved inwards.
+
+    Parameters
+    ----------
+    low, high : number
+        The bounds; infinity is open.
+
+    dtype : dtype
+        Of the column.
+
+    is_whole : bool
+        Whether it holds whole numbers only, whatever the dtype.
+
+    Returns
+    -------
+    low, high : number or None
+        None is open. An empty range has the lower bound above the higher one.
+    """
+    low, high = None if low == -np.inf else low, None if high == np.inf else high
+    try:  # "int8", "Int8" and "int8[pyarrow]" are one to numpy, polars and pandas
+        dtype = np.dtype(str(dtype).lower().partition("[")[0])
+        limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+        least, most = np.array([limits.min, limits.max], dtype).tolist()
+    except (TypeError, ValueError):
+        dtype = np.dtype(object)
+    if is_whole or dtype.kind in "iu":
+        low = None if low is None else math.ceil(low)
+        high = None if high is None else math.floor(high)
+    if dtype.kind not in "iuf":
+        return low, high
+    if low is not None and low > most:
+        return low, most
+    if high is not None and high < least:
+        return least, high
+    low = None if low is None or low <= least else low
+    high = None if high is None or high >= most else high
+    if dtype.kind == "f":
+        low, high = _rounded_up(low, dtype), _rounded_up(high, dtype, -1)
+    return low, high
+
+
+def _rounded_up(bound, dtype, sign=1):
+    """The next number of a float dtype that is not below a bound, or not above it."""
+    if bound is None:
+        return None
+    near = dtype.type(bound)
+    is_outside = sign * float(near) < sign * bound
+    return float(np.nextafter(near, dtype.type(sign * np.inf)) if is_outside else near)
+
+
+# Persistence: containers and dtypes as plain values. pandas and polars may change how
+# they pickle their own from one release to the next.
+
+
+def pack_template(template):
+    if is_polars_df(template):
+        return {"container": "polars"}
+    if not is_pandas_df(template):
+        return template
+    columns = template.columns
+    labels, names = columns.tolist(), list(columns.names)
+    packed = {"container": "pandas", "labels": labels, "names": names}
+    # Labels of other types, such as dates, are left to pandas.
+    restored = unpack_template(packed).columns
+    is_plain = (restored.dtype, True) == (columns.dtype, restored.equals(columns))
+    is_plain &= all(
+        isinstance(part, str | int | float | None)
+        for label in (*labels, *names)
+        for part in (label if isinstance(label, tuple) else (label,))
+    )
+    return packed if is_plain else template
+
+
+def unpack_template(packed):
+    if not isinstance(packed, dict):
+        return packed
+    if packed["container"] == "polars":
+        import polars as pl
+
+        return pl.DataFrame()
+    labels, names = packed["labels"], packed["names"]
+    if len(names) > 1:
+        return pd.DataFrame(columns=pd.MultiIndex.from_tuples(labels, names=names))
+    return pd.DataFrame(columns=pd.Index(labels, name=names[0], tupleize_cols=False))
+
+
+def pack_dtype(dtype):
+    if isinstance(dtype, np.dtype):
+        return {"numpy": dtype.str}
+    if isinstance(dtype, pd.CategoricalDtype):
+        inner = pack_dtype(dtype.categories.dtype)
+        return {"pandas": "category", "ordered": dtype.ordered, "values": inner}
+    if isinstance(dtype, pd.api.extensions.ExtensionDtype):
+        if pandas_dtype(str(dtype)) == dtype:
+            return {"pandas": str(dtype)}
+    if hasattr(dtype, "base_type"):
+        return {"polars": dtype.base_type().__name__}
+    return dtype
+
+
+def unpack_dtype(packed, categories):
+    if not isinstance(packed, dict):
+        return packed
+    if "numpy" in packed:
+        return np.dtype(packed["numpy"])
+    if "polars" in packed:
+        import polars as pl
+
+        dtype = getattr(pl, packed["polars"])
+        return dtype(categories) if packed["polars"] == "Enum" else dtype()
+    if packed["pandas"] != "category":
+        return pandas_dtype(packed["pandas"])
+    values = pd.Index(
+        categories,
+        dtype=unpack_dtype(packed["values"], None),
+        tupleize_cols=False,
+    )
+    return pd.CategoricalDtype(values, ordered=packed["ordered"])

@@ -1,0 +1,324 @@
+"""What explainers do with tables of all kinds, plain encoders and ranges of numbers."""
+
+import warnings
+from dataclasses import replace
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from sklearn_clue import (
+    BayesianMLPClassifier,
+    CLUEExplainer,
+    LocalSensitivityExplainer,
+    UFIDOExplainer,
+    VAEACImputer,
+    VAEEncoder,
+)
+from sklearn_clue.encoding import TabularEncoder
+from sklearn_clue.exceptions import EncodingMismatchError
+
+pl = pytest.importorskip("polars")
+
+N_ROWS = 40
+METHODS = {
+    "CLUE": (CLUEExplainer, VAEEncoder),
+    "U-FIDO": (UFIDOExplainer, VAEACImputer),
+}
+
+
+def numbers():
+    X = np.random.default_rng(0).normal(size=(N_ROWS, 3))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def mixed():
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame(
+        {
+            "visits": rng.integers(0, 9, N_ROWS),
+            "weight": rng.normal(70, 9, N_ROWS),
+            "color": rng.choice(["red", "blue"], N_ROWS),
+        }
+    )
+    return X, (X["weight"] > 70).astype(int).to_numpy()
+
+
+def tiny(method, predictor=None, generator=None, **settings):
+    explainer, generator_class = METHODS[method]
+    return explainer(
+        BayesianMLPClassifier(
+            (5,),
+            encoder=predictor,
+            n_draws=3,
+            burn_in=5,
+            thinning=1,
+            n_chains=1,
+            random_state=0,
+        ),
+        generator_class(2, (5,), encoder=generator, max_iter=2, random_state=0),
+        max_iter=3,
+        random_state=0,
+        **settings,
+    )
+
+
+def quick(**settings):
+    """An explainer without a generator, of a model that is fitted at once."""
+    return LocalSensitivityExplainer(LogisticRegression(), step_size=3.0, **settings)
+
+
+CONTAINERS = {
+    "array": lambda X: X,
+    "pandas": lambda X: pd.DataFrame(X, columns=["a", "b", "c"]),
+    "polars": lambda X: pl.DataFrame(X, schema=["a", "b", "c"]),
+}
+
+
+# Plain encoders --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize(
+    ("predictor", "generator"),
+    [
+        ("passthrough", None),
+        ("passthrough", "passthrough"),
+        (StandardScaler(), None),
+        (StandardScaler(), StandardScaler()),
+    ],
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_encoders_without_a_schema(method, predictor, generator, container):
+    X, y = numbers()
+    X = CONTAINERS[container](X)
+    explainer = tiny(method, predictor, generator).fit(X, y)
+    explanation = explainer.explain(X[:2])
+    assert type(explanation.counterfactuals) is type(X)
+    after = explainer.predict_uncertainty(explanation.counterfactuals)
+    np.testing.assert_allclose(after.total, explanation.uncertainty_after.total)
+    names = list(getattr(X, "columns", ["x0", "x1", "x2"]))
+    assert list(explainer.generator_.schema_.names) == names
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_plain_encoders_that_differ_are_told_apart(method):
+    X, y = numbers()
+    with pytest.raises(EncodingMismatchError, match="become other numbers"):
+        tiny(method, StandardScaler(), MinMaxScaler()).fit(X, y)
+
+
+def test_frozen_generator_with_a_plain_encoder():
+    X, y = numbers()
+    scaler = FrozenEstimator(StandardScaler().fit(X))
+    generator = tiny("CLUE").generator.set_params(encoder=scaler).fit(X)
+    explainer = tiny("CLUE", scaler).set_params(generator=FrozenEstimator(generator))
+    assert len(explainer.fit(X, y).explain(X[:2])) == 2
+
+
+# Containers ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def twins():
+    """The same explanation, of pandas and of polars."""
+    X, y = mixed()
+    explanations = []
+    for table in (X, pl.DataFrame(X.to_dict("list"))):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            explainer = tiny("CLUE", n_explanations=3).fit(table, y)
+            explanations.append(explainer.explain(table[:5]))
+    return explanations
+
+
+def test_polars_has_the_candidates_of_pandas(twins):
+    for a, b in zip(*(twin.candidates for twin in twins), strict=True):
+        assert b.columns == list(a.columns)
+        assert b.to_dict(as_series=False) == a.to_dict("list")
+
+
+@pytest.mark.parametrize("key", [slice(None), 2, slice(1, 3), [0, 4], [], [True] * 5])
+def test_polars_tells_what_pandas_tells(twins, key, tmp_path):
+    a, b = (twin[key] for twin in twins)
+    a = replace(a, X=a.X.reset_index(drop=True))  # what polars does by itself
+    assert a.to_dict() == b.to_dict()
+    assert a.summary() == b.summary()
+    pd.testing.assert_frame_equal(
+        a.changes.reset_index(drop=True), b.changes.reset_index(drop=True)
+    )
+    pd.testing.assert_frame_equal(a.to_frame(), b.to_frame(), check_dtype=len(a) > 0)
+    assert a.to_html(tmp_path / "a.html").read_text() == (
+        b.to_html(tmp_path / "b.html").read_text()
+    )
+    if len(a):
+        np.testing.assert_array_equal(*(_drawn(twin.plot()) for twin in (a, b)))
+
+
+def _drawn(display):
+    return [text.get_text() for ax in display.axes_ for text in ax.texts]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "Int64", "string", "bool"])
+def test_fit_on_pandas_and_explain_polars(dtype):
+    X, y = mixed()
+    X["visits"] = (X["visits"] % 2).astype(dtype)
+    other = pl.DataFrame(X.to_dict("list"))
+    explainer = tiny("CLUE").fit(X, y)
+    ours, theirs = explainer.explain(X[:4]), explainer.explain(other[:4])
+    assert theirs.counterfactuals.schema == other.schema
+    assert theirs.counterfactuals.to_dict(as_series=False) == (
+        ours.counterfactuals.to_dict("list")
+    )
+
+
+@pytest.mark.parametrize("method", ["explain", "predict_uncertainty", "predict"])
+@pytest.mark.parametrize("steps", [(), (StandardScaler(),)])
+def test_arrays_after_a_frame_are_warned_of_once(method, steps):
+    X, y = numbers()
+    explainer = tiny("CLUE")
+    explainer.set_params(estimator=make_pipeline(*steps, explainer.estimator))
+    explainer.fit(CONTAINERS["pandas"](X), y)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        answer = getattr(explainer, method)(X[:3])
+    named = [w for w in caught if "valid feature names" in str(w.message)]
+    assert len(named) == 1
+    if method == "explain":
+        assert isinstance(answer.counterfactuals, np.ndarray)
+
+
+def test_array_after_a_frame_is_read_like_the_frame():
+    X, y = mixed()
+    explainer = tiny("CLUE").fit(X, y)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        explanation = explainer.explain(X[:3].to_numpy())
+    expected = explainer.explain(X[:3]).counterfactuals.to_numpy()
+    np.testing.assert_array_equal(explanation.counterfactuals, expected)
+
+
+def test_surrogates_in_names(tmp_path):
+    X, y = mixed()
+    X = X.rename(columns={"weight": "weight\udc80"})
+    explanation = tiny("CLUE", memory=str(tmp_path / "cache")).fit(X, y).explain(X[:2])
+    assert "weight" in explanation.summary()
+    assert "weight&#56448;" in explanation.to_html(tmp_path / "page.html").read_text()
+    joblib.dump(explanation, tmp_path / "explanation.joblib")
+    explanation.plot().figure_.savefig(tmp_path / "picture.png")
+
+
+def test_boolean_images_come_back_as_they_are():
+    rng = np.random.default_rng(0)
+    X = rng.random((N_ROWS, 16)) < 0.2
+    y = X[:, 0] | X[:, 1]
+    explainer = CLUEExplainer(
+        tiny("CLUE").estimator,
+        VAEEncoder(2, (5,), image_shape=(4, 4), max_iter=3, random_state=0),
+        max_iter=3,
+        random_state=0,
+    ).fit(X, y)
+    explanation = explainer.explain(X[:4])
+    assert explanation.counterfactuals.dtype == bool
+    assert explanation.counterfactuals.mean() < 0.9
+    after = explainer.predict_uncertainty(explanation.counterfactuals)
+    np.testing.assert_allclose(after.total, explanation.uncertainty_after.total)
+
+
+# Ranges ----------------------------------------------------------------------------
+
+
+def ranged(dtype, allowed, container=pd.DataFrame):
+    """What becomes of integers from 0 to 8 that want to rise or fall, in a range."""
+    rng = np.random.default_rng(0)
+    visits = rng.integers(0, 9, N_ROWS).astype(dtype)
+    X = container({"visits": visits, "weight": rng.normal(size=N_ROWS)})
+    y = (visits + rng.normal(size=N_ROWS) > 4).astype(int)
+    ranges = None if allowed is None else {"visits": allowed}
+    explainer = quick(feature_ranges=ranges).fit(X, y)
+    return explainer.explain(X[:9]).counterfactuals["visits"].to_numpy()
+
+
+@pytest.mark.parametrize("container", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64", "float32", "float64"])
+@pytest.mark.parametrize(
+    "allowed", [(-np.inf, np.inf), (None, None), (-1e5, 1e12), (None, 1e12)]
+)
+def test_bounds_beyond_the_dtype_are_open(dtype, allowed, container):
+    free = ranged(dtype, None, container)
+    bounded = ranged(dtype, allowed, container)
+    assert bounded.dtype == dtype
+    assert len(np.unique(bounded)) > 1
+    np.testing.assert_array_equal(bounded, free)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float32"])
+@pytest.mark.parametrize("low, high", [(2.5, 5.2), (None, 4), (3, np.inf), (0.1, 0.9)])
+def test_ranges_hold_in_every_dtype(dtype, low, high):
+    if dtype != "float32" and low == 0.1:
+        pytest.skip("no whole number")
+    values = ranged(dtype, (low, high))
+    assert values.dtype == dtype
+    if low is not None:
+        assert (values.astype(float) >= low).all()
+    if high is not None:
+        assert (values.astype(float) <= high).all()
+
+
+class NeverFitted(LogisticRegression):
+    def fit(self, X, y):
+        raise AssertionError("long work has begun")
+
+
+@pytest.mark.parametrize(
+    "dtype, allowed, message",
+    [
+        ("int64", (10.2, 10.8), "holds no value that the column, of dtype int64"),
+        ("uint8", (300, 400), "holds no value"),
+        ("uint8", (-9, -1), "holds no value"),
+        ("float64", (np.inf, np.inf), "must be a pair"),
+        ("float64", (None, -np.inf), "must be a pair"),
+        ("float64", (np.nan, 1), "must be a pair"),
+    ],
+)
+def test_empty_ranges_are_refused_before_anything_is_fitted(dtype, allowed, message):
+    X = pd.DataFrame({"visits": np.arange(9).astype(dtype)})
+    explainer = LocalSensitivityExplainer(
+        NeverFitted(), feature_ranges={"visits": allowed}
+    )
+    with pytest.raises(ValueError, match=rf"feature_ranges\['visits'\].*{message}"):
+        explainer.fit(X, np.arange(9) % 2)
+
+
+def test_range_that_rows_of_another_dtype_cannot_keep():
+    X, y = mixed()
+    X = X.drop(columns="color")
+    explainer = quick(feature_ranges={"visits": (300, 400)}).fit(X, y)
+    with pytest.raises(ValueError, match="of dtype uint8"):
+        explainer.explain(X.astype({"visits": "uint8"}))
+
+
+@pytest.mark.parametrize("steps", [(), (StandardScaler(),)])
+def test_ranges_add_no_encoding_per_column(steps, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(N_ROWS, 12))).add_prefix("c")
+    y = (X["c0"] > 0).astype(int)
+    explainer = LocalSensitivityExplainer(make_pipeline(*steps, LogisticRegression()))
+    calls, encode = [], TabularEncoder.transform
+    monkeypatch.setattr(
+        TabularEncoder, "transform", lambda *args: calls.append(1) or encode(*args)
+    )
+
+    def n_encodings(n_columns):
+        ranges = {f"c{j}": (-1.0, 1.0) for j in range(n_columns)}
+        explainer.set_params(feature_ranges=ranges).fit(X, y)
+        calls.clear()
+        values = explainer.explain(X).counterfactuals.iloc[:, :n_columns]
+        assert values.abs().max(axis=None) <= 1
+        return len(calls)
+
+    assert n_encodings(1) == n_encodings(12)
