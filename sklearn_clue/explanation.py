@@ -730,8 +730,8 @@ def _take_each(value, positions):
         return None
     if isinstance(value, Uncertainty | SearchPath):
         return type(value)(*(np.asarray(part)[positions] for part in value))
-    is_array = not _tables.is_frame(value)
-    return _tables.take(np.asarray(value) if is_array else value, positions)
+    is_frame = _tables.is_frame(value)
+    return _tables.take(value, positions) if is_frame else np.asarray(value)[positions]
 
 
 def _take_details(details, positions):
