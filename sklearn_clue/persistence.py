@@ -34,7 +34,7 @@ TRUSTED_TYPES = (
 # The form of what `__getstate__` returns, of all estimators together. Whoever changes
 # it raises this number, teaches `_unpack_state` to read the older forms as well, and
 # adds a file of the new form to tests/reference.
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 _STAMP = "_sklearn_clue_state"
 

@@ -369,7 +369,7 @@ class BaseUncertaintyExplainer(
             classes = state.get("classes_")
             provider = as_provider(
                 _steps_and_model(
-                    state["estimator_"], state.get("_shares_steps", False)
+                    state["estimator_"], state["_shares_steps"]
                 )[1],
                 None if classes is None else len(classes),
             )

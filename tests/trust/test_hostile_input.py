@@ -534,7 +534,11 @@ BAD_TARGETS = {
     "lists": ([[0]] * (N_ROWS - 1) + [[0, 1]], ALL, r"\by\b.*sequence"),
     "one class": (np.full(N_ROWS, "only"), CLASSIFIERS, "1 class.*'only'"),
     "fractions as classes": (np.linspace(0, 1, N_ROWS), CLASSIFIERS, "continuous"),
-    "two labels per row": (np.zeros((N_ROWS, 2)), CLASSIFIERS, "y should be a 1d"),
+    "two labels per row": (
+        np.zeros((N_ROWS, 2)),
+        CLASSIFIERS,
+        "y should be a 1d|several labels per row",
+    ),
     "words": (labels(N_ROWS), REGRESSORS, r"\by\b.*string to float.*'no'"),
     "dates": (
         pd.date_range("2020-01-01", periods=N_ROWS).to_numpy(),
