@@ -368,9 +368,7 @@ class BaseUncertaintyExplainer(
             unit = state.pop("_unit_of_inputs")
             classes = state.get("classes_")
             provider = as_provider(
-                _steps_and_model(
-                    state["estimator_"], state["_shares_steps"]
-                )[1],
+                _steps_and_model(state["estimator_"], state["_shares_steps"])[1],
                 None if classes is None else len(classes),
             )
             state["_provider"] = provider if not unit else AffineInputs(provider, *unit)
