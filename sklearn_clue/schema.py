@@ -122,7 +122,7 @@ class FeatureSchema:
 
     See Also
     --------
-    TabularEncoder : Learns a schema from data, as its attribute `schema_`.
+    sklearn_clue.TabularEncoder : Learns a schema from data, as its attribute `schema_`.
 
     Examples
     --------
