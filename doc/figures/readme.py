@@ -42,6 +42,6 @@ if __name__ == "__main__":
     names = {}
     exec(readme_blocks()[0], names)
     figure = draw(
-        names["clue"], names["best"], names["X_test"], names["y_test"].to_numpy()
+        names["clue"], names["first"], names["X_test"], names["y_test"].to_numpy()
     )
     figure.savefig(ROOT / "doc" / "_static" / "clue.png", dpi=110)

@@ -426,9 +426,7 @@ class _BaseBayesianMLP(NetworkPosterior):
                 f"Lower step_size (now {self.step_size}), or raise thinning (now "
                 f"{thinning})."
             )
-        if np.isnan(
-            found.r_hat
-        ).all():  # nothing moves, as it should where y is constant
+        if np.isnan(found.r_hat).all():  # where y is constant, nothing may move
             return
         r_hat = np.nanmedian(found.r_hat)
         n_effective = np.nanmedian(found.effective_sample_size)
