@@ -29,9 +29,9 @@ from sklearn_clue.exceptions import ChainDivergedError
 MIN_ADAPTATION = 120
 
 # The step size is learned from the energy error of single steps, tried every so many
-# iterations of the adaptation, after the first ones. A step of an exact Hamiltonian
-# chain that a Metropolis test would accept nine times in ten leaves no bias that could
-# be told from the Monte Carlo error of a hundred draws.
+# iterations of the adaptation, after the first ones. With steps that a Metropolis test
+# would accept nine times in ten, no bias could be told from the Monte Carlo error of a
+# hundred draws on the posteriors of tests/reference.
 TRIAL_INTERVAL = 4
 FIRST_TRIAL = 20
 ACCEPTANCE = 0.9
