@@ -8,14 +8,12 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_array, check_random_state
 
-from sklearn_clue._modules import ValidRows
 from sklearn_clue._tables import take
 from sklearn_clue._torch import (
     PRECISE_DTYPE,
     as_tensor,
     even_points,
     normal_noise,
-    pad_rows,
     row_uniforms,
 )
 from sklearn_clue._validation import (
@@ -26,13 +24,10 @@ from sklearn_clue._validation import (
     check_is_fitted,
 )
 from sklearn_clue.encoding import as_float32
-from sklearn_clue.explainers._base import (
-    BaseUncertaintyExplainer,
-    Found,
-    read_weights,
-)
+from sklearn_clue.explainers._base import BaseUncertaintyExplainer, read_weights
+from sklearn_clue.explainers._objectives import Penalty
+from sklearn_clue.explainers._results import Found
 from sklearn_clue.explainers._search import (
-    L1Distance,
     StoppingRule,
     adam,
     evaluate,
@@ -40,7 +35,6 @@ from sklearn_clue.explainers._search import (
 )
 from sklearn_clue.explanation import balance
 from sklearn_clue.generative import VAEEncoder
-from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
 
 # Looks around the start, and steps of Adam towards the row itself, before the search
 # for a surer one.
@@ -53,20 +47,11 @@ class ClueSearch:
 
     Parameters
     ----------
-    provider : UncertaintyProvider
-        The predictor, on encoded rows.
-
-    model : LatentModel
-        The generator, on encoded rows.
-
-    schema : FeatureSchema or None
-        The columns of encoded space; None if any row is valid.
-
-    objective : ClueObjective
-        What to minimise.
-
     distance_weights : sequence of float
         λ_x·d, one search for each.
+
+    prediction_weight : float
+        λ_y.
 
     rule : StoppingRule
         When a row is done.
@@ -89,12 +74,9 @@ class ClueSearch:
 
     def __init__(
         self,
-        provider,
-        model,
-        schema,
-        objective,
         *,
         distance_weights,
+        prediction_weight,
         rule,
         learning_rate,
         init,
@@ -102,11 +84,8 @@ class ClueSearch:
         n_starts,
         seed,
     ):
-        self.provider = provider
-        self.model = model
-        self.valid = torch.nn.Identity() if schema is None else ValidRows(schema)
-        self.objective = objective
         self.distance_weights = distance_weights
+        self.prediction_weight = prediction_weight
         self.rule = rule
         self.learning_rate = learning_rate
         self.init = init
@@ -114,98 +93,83 @@ class ClueSearch:
         self.n_starts = n_starts
         self.seed = seed
 
-    def __call__(self, x0, limits):
-        """Search from encoded rows; see `BaseUncertaintyExplainer._search`."""
-        x0 = torch.as_tensor(x0)
-        n_rows = len(x0)
-        with torch.no_grad():
-            z0 = self.model.encode(pad_rows(x0)).mean[:n_rows]
-            # The search would amplify what elementwise kernels round differently from
-            # batch to batch.
-            z0 = z0.to(PRECISE_DTYPE)
-            reconstructed = self._rows(z0)
-            prediction = torch.zeros(n_rows)
-            if self.objective.prediction_weight:
-                _, prediction = self.provider.uncertainty(pad_rows(x0))
-        start = self._starts(x0, z0)
+    def objective(self, problem, distance_weight):
+        """What is minimised, and candidates are ranked by."""
+        # Table 5 lists λ_x · d, so divide: the weight must not grow with the number of
+        # columns.
+        weight = distance_weight / problem.x0.shape[1]
+        return Penalty(problem, weight, self.prediction_weight)
+
+    def __call__(self, problem):
+        """Search for all rows of a problem; one `Found` per weight."""
+        n_rows = len(problem)
+        z0 = problem.encode(problem.x0)
+        nearest = self._nearest(problem, z0)
+        start = self._starts(problem.x0, z0)
         # All starts of all rows in one batch. Each search may also start where the one
         # with the next smaller weight ended, as along the path of a lasso: most of the
         # way is behind it then.
         n_legs, n_searches = len(self.distance_weights), len(start)
-        row = torch.arange(n_rows).repeat_interleave(self.n_starts).repeat(n_legs)
-        low, high = (None, None) if limits is None else map(torch.as_tensor, limits)
-
-        def decode(z, searches):
-            x = self._rows(z)
-            return (
-                x
-                if limits is None
-                else x.clamp(low[row[searches]], high[row[searches]])
-            )
-
-        def uncertainty(x, searches):
-            parts, predicted = self.provider.uncertainty(pad_rows(x))
-            return self.objective.uncertainty(
-                [part[: len(x)] for part in parts],
-                predicted[: len(x)],
-                prediction[row[searches]],
-            )
-
-        anchor = x0[row]
-        first = torch.arange(n_rows) * self.n_starts
-        nearest = self._nearest(decode, L1Distance(anchor), z0, first)
-        floor = L1Distance(anchor)(decode(nearest, first), first)
-        # Table 5 lists λ_x · d, so divide: the weight must not grow with the number of
-        # columns.
+        row = torch.arange(n_rows).repeat_interleave(self.n_starts)
         weights, order = torch.as_tensor(self.distance_weights).sort()
-        weights = (weights / x0.shape[1]).repeat_interleave(n_searches)
+        searches = problem.take(row.repeat(n_legs))
+        objective = self.objective(searches, weights.repeat_interleave(n_searches))
         result = minimise_rows(
-            decode,
-            uncertainty,
-            L1Distance(anchor, weights),
-            self._first_points(decode, uncertainty, start, nearest, first),
+            searches,
+            objective,
+            self._first_points(searches, objective, start, nearest),
             learning_rate=self.learning_rate,
             rule=self.rule,
             n_legs=n_legs,
         )
+        everyone = torch.arange(n_rows)
+        with torch.no_grad():
+            rebuilt = problem.decode(z0, everyone)
+            floor = objective.distance(
+                problem.decode(nearest, everyone), everyone * self.n_starts
+            )
         found = [None] * n_legs
         for leg, position in enumerate(order.tolist()):
             part = result.keep(slice(leg * n_searches, (leg + 1) * n_searches))
-            found[position] = self._as_found(part, n_rows, reconstructed, floor)
+            found[position] = self._as_found(part, n_rows, rebuilt, floor)
         return found
 
-    def _nearest(self, decode, distance, z, searches):
+    def _nearest(self, problem, z):
         """Go from latents to such as decode to nearer rows, by the generator alone."""
-        least = distance(decode(z, searches), searches)
+        rows, distance = torch.arange(len(problem)), Penalty(problem, 1.0)
         start = z
-        # Gradients do not lead out of a wrong category that the decoder is sure of:
-        # look around first.
-        spread = torch.linspace(0.1, 2.0, N_LOOKS)[:, None]
-        for look in spread * normal_noise(even_points(N_LOOKS, z.shape[1])):
-            there = distance(decode(start + look, searches), searches)
-            z = torch.where((there < least)[:, None], start + look, z)
-            least = torch.minimum(there, least)
-        z, _ = adam(decode, distance, 0.0, z, searches, N_NEAREST, self.learning_rate)
-        return z
+        with torch.no_grad():
+            least = distance.distance(problem.decode(z, rows), rows)
+            # Gradients do not lead out of a wrong category that the decoder is sure of:
+            # look around first.
+            spread = torch.linspace(0.1, 2.0, N_LOOKS)[:, None]
+            for look in spread * normal_noise(even_points(N_LOOKS, z.shape[1])):
+                there = distance.distance(problem.decode(start + look, rows), rows)
+                z = torch.where((there < least)[:, None], start + look, z)
+                least = torch.minimum(there, least)
+        return adam(
+            problem,
+            distance,
+            z,
+            rows,
+            n_steps=N_NEAREST,
+            learning_rate=self.learning_rate,
+        )[0]
 
-    def _first_points(self, decode, uncertainty, start, nearest, first):
+    def _first_points(self, searches, objective, start, nearest):
         """The starts, and for the first of each row the point nearest to the row.
 
         Differs from the paper: what the encoder gives decodes to a row that is some
         way off, and the search would spend most of its steps on coming nearer. That
         needs the generator alone, so it is done before the predictor is asked.
         """
+        points = [start]
+        if self.init == "encode":
+            # Starts with noise are there to end elsewhere.
+            points.append(start.clone())
+            points[1][:: self.n_starts] = nearest
         everyone = torch.arange(len(start))
-        if self.init == "zeros":
-            return [evaluate(decode, uncertainty, start, everyone)]
-        # Starts with noise are there to end elsewhere.
-        z = start.clone()
-        z[first] = nearest
-        return [evaluate(decode, uncertainty, each, everyone) for each in (start, z)]
-
-    def _rows(self, z):
-        """The valid rows that latents stand for, in double precision."""
-        return self.valid(self.model.decode(pad_rows(z))[: len(z)].double())
+        return [evaluate(searches, objective, each, everyone) for each in points]
 
     def _starts(self, x0, z0):
         """Starts of all rows, row by row, of shape (n_rows * n_starts, n_latent)."""
@@ -222,7 +186,7 @@ class ClueSearch:
         noise = torch.nn.functional.pad(noise, (0, 0, 1, 0))
         return (z0[:, None] + self.init_noise * noise).flatten(0, 1)
 
-    def _as_found(self, result, n_rows, reconstructed, floor):
+    def _as_found(self, result, n_rows, rebuilt, floor):
         shape = (n_rows, self.n_starts)
         return Found(
             x=result.best.x.unflatten(0, shape).numpy(),
@@ -230,52 +194,15 @@ class ClueSearch:
             converged=result.converged.view(shape).numpy(),
             path_z=result.path_z.unflatten(0, shape).numpy(),
             path_value=result.path_value.unflatten(0, shape).numpy(),
-            reconstructed=reconstructed.numpy(),
+            rebuilt=rebuilt.numpy(),
             floor=floor.numpy(),
         )
-
-
-class ClueObjective:
-    """The terms of Eq. 4 besides the distance between rows.
-
-    Parameters
-    ----------
-    weights : sequence of 3 floats
-        Weights of total, aleatoric and epistemic uncertainty.
-
-    prediction_weight : float
-        λ_y.
-
-    is_classification : bool
-        Whether predictions are class probabilities.
-    """
-
-    def __init__(self, weights, prediction_weight, is_classification):
-        self.weights = weights
-        self.prediction_weight = prediction_weight
-        self.is_classification = is_classification
-
-    def uncertainty(self, parts, prediction, prediction_before):
-        """Weighted uncertainty, and how far the prediction has moved."""
-        value = weighted_sum(self.weights, parts)
-        if self.prediction_weight:
-            value = value + self.prediction_weight * self._shift(
-                prediction, prediction_before
-            )
-        return value
-
-    def _shift(self, prediction, before):
-        """Cross-entropy of classes, or squared error (Sec. 3)."""
-        if self.is_classification:
-            tiny = torch.finfo(prediction.dtype).tiny
-            return -(before * prediction.clamp_min(tiny).log()).sum(1)
-        return (prediction - before).square().mean(1)
 
 
 class _BaseCLUE(BaseUncertaintyExplainer):
     """What the explainer and its cross-validated form share."""
 
-    _method = "CLUE"
+    _name = "CLUE"
     _trade_off = "distance_weight"
 
     _parameter_constraints: dict = {
@@ -370,10 +297,9 @@ class _BaseCLUE(BaseUncertaintyExplainer):
             As :meth:`predict_uncertainty` gives it.
         """
         check_is_fitted(self, "estimator_")
-        search = self._search((0.0,))
         Z = check_array(Z, dtype=np.float64, input_name="Z")
-        row = torch.zeros(1, self._space.schema.n_encoded, dtype=PRECISE_DTYPE)
-        n_latent = search.model.encode(row).mean.shape[1]
+        problem = self._problem_of(np.zeros((1, self._space.schema.n_encoded)))
+        n_latent = problem.encode(problem.x0).shape[1]
         if Z.shape[1] != n_latent:
             raise ValueError(
                 f"Z has {Z.shape[1]} columns, but the generator has {n_latent} "
@@ -381,36 +307,21 @@ class _BaseCLUE(BaseUncertaintyExplainer):
             )
         z = as_tensor(as_float32(Z), dtype=PRECISE_DTYPE)
         with torch.no_grad():
-            blocks = [search._rows(block).numpy() for block in z.split(1024)]
-        return self._judge_encoded(np.concatenate(blocks))[0]
+            blocks = [
+                problem.decode(block, torch.zeros(len(block), dtype=torch.long))
+                for block in z.split(1024)
+            ]
+        return self._judge_encoded(torch.cat(blocks).numpy())[0]
 
     # Parts ------------------------------------------------------------------------
 
-    def _clue_objective(self):
-        return ClueObjective(
-            weights_of_parts(self.uncertainty),
-            self.prediction_weight,
-            self.is_classification_,
-        )
+    def _model(self):
+        return self.generator_.latent_model()
 
-    def _objective(self, judged, before, x, x0, trade_off):
-        parts, prediction = judged
-        value = self._clue_objective().uncertainty(
-            [torch.as_tensor(part) for part in parts],
-            torch.as_tensor(prediction),
-            torch.as_tensor(before[1]),
-        )
-        distance = np.abs(x - x0).sum(1)
-        return value.numpy() + trade_off / self._space.schema.n_encoded * distance
-
-    def _search(self, trade_offs):
-        is_image = self._image_shape is not None
+    def _method(self, trade_offs):
         return ClueSearch(
-            self._provider,
-            self.generator_.latent_model(),
-            None if is_image else self._space.schema,
-            self._clue_objective(),
             distance_weights=trade_offs,
+            prediction_weight=self.prediction_weight,
             rule=StoppingRule(
                 min_iter=self.min_iter,
                 max_iter=self.max_iter,
@@ -864,7 +775,7 @@ class CLUEExplainerCV(_BaseCLUE):
             The fitted explainer.
         """
         weights = read_weights("distance_weights", self.distance_weights)
-        X, y = self._read(X, y)
+        X, y = self._check_table(X, y)
         cv = check_cv(self.cv, y, classifier=is_classifier(self))
         settings = self.get_params(deep=False)
         del settings["distance_weights"], settings["cv"]

@@ -1,7 +1,7 @@
-"""Minimise a function of each row on its own, with Adam; knows no model.
+"""Minimise an objective of each row on its own, with Adam; knows no model.
 
-The function is a sum of two: a costly one, each value of which counts, and a distance.
-In CLUE the costly one is the uncertainty by a hundred networks.
+The cost that an objective depends on is asked for as seldom as possible: in CLUE it is
+the uncertainty by a hundred networks.
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from sklearn_clue.explainers._problem import with_slope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +89,11 @@ class StoppingState(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point of each row, and the costly function around it."""
+    """A point of each row, and the cost around it."""
 
     z: Tensor  # (n_rows, n_latent)
     x: Tensor  # (n_rows, n_encoded): what z stands for
-    costly: Tensor  # (n_rows,)
+    cost: Tensor  # (n_rows,)
     slope: Tensor  # (n_rows, n_encoded): its gradient
 
     def keep(self, rows):
@@ -102,43 +104,6 @@ class Point(NamedTuple):
         """Put other points in the place of those of some rows."""
         for mine, theirs in zip(self, others, strict=True):
             mine[rows] = theirs
-
-
-# A coordinate this close to where it would like to be, in standard deviations, has
-# arrived: longer steps would only take it to the other side and back.
-AT_HOME = 1e-3
-
-
-class L1Distance:
-    """Weighted l1 distance of the point of each row from one of its own.
-
-    Parameters
-    ----------
-    anchor : Tensor of shape (n_rows, n_encoded)
-        Where each row would like to be.
-
-    weight : float or Tensor of shape (n_rows,), default=1.0
-        What a unit of distance costs.
-    """
-
-    def __init__(self, anchor, weight=1.0):
-        self.anchor = anchor
-        self.weight = anchor.new_zeros(len(anchor)) + weight
-
-    def __call__(self, x, rows):
-        """Give the distance of the points x of some rows."""
-        return self.weight[rows] * (x - self.anchor[rows]).abs().sum(1)
-
-    def gradient(self, x, rows, slope):
-        """Gradient of the distance plus a linear function with a given slope.
-
-        At the kink it is the subgradient of least length: a coordinate that is where
-        it would like to be stays there unless the slope outweighs the distance.
-        """
-        gap, weight = x - self.anchor[rows], self.weight[rows, None]
-        excess = slope.sign() * (slope.abs() - weight).clamp_min(0)
-        is_home = gap.abs() < AT_HOME
-        return torch.where(is_home, excess, slope + weight * gap.sign())
 
 
 class SearchResult(NamedTuple):
@@ -160,8 +125,7 @@ class SearchResult(NamedTuple):
 
 
 # Steps of Adam within one step of the search: at the default step size they cross half
-# a standard deviation of latent space, and cost less than one value of the costly
-# function.
+# a standard deviation of latent space, and take less time than asking for one cost.
 N_INNER = 5
 
 # A proposal that turns out worse than what it came from makes the next one smaller, and
@@ -169,8 +133,8 @@ N_INNER = 5
 SHRINK = 0.5
 GROW = 1.5
 
-# A promised decrease is worth a value of the costly function from this share on of what
-# the stopping rule calls small.
+# A promised decrease is worth asking about from this share on of what the stopping rule
+# calls small.
 WORTH_ASKING = 0.2
 
 # A relative gain as small as this may be rounding, which depends on the neighbours.
@@ -178,13 +142,20 @@ ROUNDING = 1e-7
 
 
 def minimise_rows(
-    decode, costly, distance, starts, *, learning_rate=0.1, rule=None, n_legs=1
+    problem,
+    objective,
+    starts,
+    *,
+    project=None,
+    learning_rate=0.1,
+    rule=None,
+    n_legs=1,
 ):
-    """Minimise `costly(decode(z)) + distance(decode(z))`, every row on its own.
+    """Minimise an objective over latents, every row on its own.
 
-    In each step the costly function is replaced by a parabola at the best point so far:
-    its tangent, and the curvature that the last proposal has shown. Adam then minimises
-    the parabola plus the distance, and the proposal it arrives at is valued. A better
+    In each step the cost is replaced by a parabola at the best point so far: its
+    tangent, and the curvature that the last proposal has shown. Adam then minimises
+    the objective with the parabola, and the proposal it arrives at is valued. A better
     one is the next point to start from, and the next proposal may go farther; after a
     worse one it stays nearer. The objective never rises.
 
@@ -192,33 +163,32 @@ def minimise_rows(
     its own reach, stops by itself and leaves the batch, and its answer does not depend
     on the others.
 
-    A row may be searched for several times, in legs that differ in the distance. A leg
+    A row may be searched for several times, in legs that differ in the objective. A leg
     begins when the row has done the one before, and may start where that one ended.
     The rows do not wait for each other.
 
     Parameters
     ----------
-    decode : callable
-        `decode(z, searches)` maps latents of shape (n_active, n_latent), which belong
-        to the searches of the given numbers, to points x of shape (n_active,
-        n_encoded). With n rows, search number s is for row s % n, in leg s // n.
+    problem : SearchProblem
+        Decodes latents: `decode(z, rows)`. Its rows are all searches: with n starts
+        and several legs, search number s goes from start s % n, in leg s // n.
 
-    costly : callable
-        `costly(x, searches)` gives values of shape (n_active,). Both are
-        differentiable, and depend on the row alone.
-
-    distance : L1Distance
-        The other part of the objective, for each of the searches.
+    objective : Objective
+        What to minimise: `cost(x, rows)`, `value(cost, x, rows)` and
+        `gradient(cost, slope, x, rows)`.
 
     starts : sequence of Point
         Where to start: each row at the best of its points. The first of them is the
         start that the stopping rule compares with.
 
+    project : callable, default=None
+        `project(z, rows)` takes latents to the nearest allowed ones, after each step.
+
     learning_rate : float, default=0.1
         Step size of Adam.
 
     rule : StoppingRule, default=None
-        When to stop. Its steps are values of the costly function.
+        When to stop. Its steps are costs asked for.
 
     n_legs : int, default=1
         Searches for each row.
@@ -232,7 +202,7 @@ def minimise_rows(
     n_rows = len(starts[0].z)
     n_searches = n_legs * n_rows
     best = starts[0].keep(torch.arange(n_searches) % n_rows)
-    value = torch.zeros_like(best.costly)
+    value = torch.zeros_like(best.cost)
     n_iter = torch.zeros(n_searches, dtype=torch.long)
     converged = torch.zeros(n_searches, dtype=torch.bool)
     reach = torch.full_like(best.z[:, :1], learning_rate)
@@ -241,11 +211,11 @@ def minimise_rows(
 
     def begin(searches, others):
         """Go to the best of the starts."""
-        first = best.costly[searches] + distance(best.x[searches], searches)
+        first = objective.value(best.cost[searches], best.x[searches], searches)
         path.append((searches, 0 * searches, best.z[searches], first))
         value[searches] = first
         for other in others:
-            value_there = other.costly + distance(other.x, searches)
+            value_there = objective.value(other.cost, other.x, searches)
             is_better = value_there < value[searches]
             best.replace(searches[is_better], other.keep(is_better))
             value[searches[is_better]] = value_there[is_better]
@@ -257,14 +227,14 @@ def minimise_rows(
     while len(active):
         here = best.keep(active)
         z, gain = adam(
-            decode,
-            distance,
-            here.slope,
+            problem,
+            objective,
             here.z,
             active,
-            N_INNER,
-            reach[active],
-            curvature[active],
+            n_steps=N_INNER,
+            learning_rate=reach[active],
+            cost=Parabola(here.cost, here.slope, curvature[active]),
+            project=project,
         )
         n_iter[active] += 1
         # Where not even the parabola promises much there is nothing to ask about: the
@@ -273,8 +243,8 @@ def minimise_rows(
         asked = active[is_asked]
         factor = torch.full_like(gain, SHRINK)
         if len(asked):
-            proposal = evaluate(decode, costly, z[is_asked], asked)
-            proposed = proposal.costly + distance(proposal.x, asked)
+            proposal = evaluate(problem, objective, z[is_asked], asked)
+            proposed = objective.value(proposal.cost, proposal.x, asked)
             path.append((asked, n_iter[asked] + 1, proposal.z, proposed))
             curvature[asked] = curvature_between(here.keep(is_asked), proposal)
             # A value that is no number is never better.
@@ -306,12 +276,12 @@ def minimise_rows(
     return SearchResult(best, value, n_iter, converged, *paths)
 
 
-def evaluate(decode, costly, z, rows):
-    """Ask for the costly function and its slope at some latents.
+def evaluate(problem, objective, z, rows):
+    """Ask for the cost and its slope at some latents.
 
     Parameters
     ----------
-    decode, costly : callable
+    problem, objective : SearchProblem, Objective
         As in `minimise_rows`.
 
     z : Tensor of shape (n_rows, n_latent)
@@ -326,18 +296,12 @@ def evaluate(decode, costly, z, rows):
         The point of each row.
     """
     with torch.no_grad():
-        x = decode(z, rows)
-    there = x.clone().requires_grad_()
-    with torch.enable_grad():
-        costs = costly(there, rows)
-        # Sum, not mean: each row's slope must not depend on who shares its batch.
-        (slope,) = torch.autograd.grad(costs.sum(), there)
-    # A row without a slope (an overflow far out) must not move to nowhere.
-    return Point(z, x, costs.detach(), slope.nan_to_num(0.0, 0.0, 0.0))
+        x = problem.decode(z, rows)
+    return Point(z, x, *with_slope(lambda there: objective.cost(there, rows), x))
 
 
 def curvature_between(here, there):
-    """Give the curvature of the parabola that meets the costly function at two points.
+    """Give the curvature of the parabola that meets the cost at two points.
 
     Its slope is that of the first point. A category that flips is a jump, which a
     tangent promises again and again, however small the steps; a parabola that has met
@@ -355,21 +319,39 @@ def curvature_between(here, there):
         points are the same, or a value is no number.
     """
     move = there.x - here.x
-    excess = there.costly - here.costly - (here.slope * move).sum(1)
+    excess = there.cost - here.cost - (here.slope * move).sum(1)
     curvature = 2 * excess / move.square().sum(1)
     return curvature.nan_to_num(0.0, 0.0, 0.0).clamp_min(0)
 
 
-def adam(decode, distance, slope, z, rows, n_steps, learning_rate, curvature=0.0):
-    """Take steps of Adam on a distance plus a parabola, every row on its own.
+class Parabola(NamedTuple):
+    """A cost as it is believed to be around a point of each row."""
+
+    cost: Tensor  # (n_rows,): at the point
+    slope: Tensor  # (n_rows, n_encoded): there
+    curvature: Tensor  # (n_rows,): in all directions
+
+    @classmethod
+    def flat(cls, x):
+        """No cost at all, for rows like x."""
+        none = torch.zeros_like(x[:, 0])
+        return cls(none, torch.zeros_like(x), none)
+
+    def at(self, move):
+        """The cost and its slope, so far from the point."""
+        cost = (self.slope * move).sum(1) + self.curvature / 2 * move.square().sum(1)
+        return self.cost + cost, self.slope + self.curvature[:, None] * move
+
+
+def adam(
+    problem, objective, z, rows, *, n_steps, learning_rate, cost=None, project=None
+):
+    """Take steps of Adam on an objective whose cost is a parabola.
 
     Parameters
     ----------
-    decode, distance : callable, L1Distance
+    problem, objective : SearchProblem, Objective
         As in `minimise_rows`.
-
-    slope : Tensor of shape (n_rows, n_encoded), or 0.0
-        Slope of the parabola where it starts, in the decoded point.
 
     z : Tensor of shape (n_rows, n_latent)
         Where to start.
@@ -383,8 +365,11 @@ def adam(decode, distance, slope, z, rows, n_steps, learning_rate, curvature=0.0
     learning_rate : Tensor of shape (n_rows, 1) or float
         Step size.
 
-    curvature : Tensor of shape (n_rows,) or float, default=0.0
-        Its second derivative in all directions.
+    cost : Parabola, default=None
+        The cost, around the start. None is no cost.
+
+    project : callable, default=None
+        As in `minimise_rows`.
 
     Returns
     -------
@@ -392,22 +377,20 @@ def adam(decode, distance, slope, z, rows, n_steps, learning_rate, curvature=0.0
         The best step; the start is one of them.
 
     gain : Tensor of shape (n_rows,)
-        By how much the function is lower there than at the start.
+        By how much the objective is lower there than at the start.
     """
     first_moment, second_moment = torch.zeros_like(z), torch.zeros_like(z)
     best = z
     for step in range(1, n_steps + 2):
         z = z.detach().requires_grad_()
         with torch.enable_grad():
-            there = decode(z, rows)
+            there = problem.decode(z, rows)
         x = there.detach()
         if step == 1:
-            slope = torch.zeros_like(x) + slope
-            curvature = torch.zeros_like(x[:, 0]) + curvature
             origin = x
-        move = x - origin
-        value = (slope * move).sum(1) + curvature / 2 * move.square().sum(1)
-        value = value + distance(x, rows)
+            cost = Parabola.flat(x) if cost is None else cost
+        cost_here, slope = cost.at(x - origin)
+        value = objective.value(cost_here, x, rows)
         if step == 1:
             first = least = value
         is_better = value < least
@@ -415,8 +398,8 @@ def adam(decode, distance, slope, z, rows, n_steps, learning_rate, curvature=0.0
         least = torch.where(is_better, value, least)
         if step > n_steps:
             return best, first - least
-        tilt = slope + curvature[:, None] * move
-        (gradient,) = torch.autograd.grad(there, z, distance.gradient(x, rows, tilt))
+        direction = objective.gradient(cost_here, slope, x, rows)
+        (gradient,) = torch.autograd.grad(there, z, direction)
         gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
         # Kingma and Ba (2015), Algorithm 1 with its default decay rates. torch's own
         # Adam knows no step size per row.
@@ -425,3 +408,4 @@ def adam(decode, distance, slope, z, rows, n_steps, learning_rate, curvature=0.0
         direction = first_moment / (1 - 0.9**step)
         scale = (second_moment / (1 - 0.999**step)).sqrt() + 1e-8
         z = z.detach() - learning_rate * direction / scale
+        z = z if project is None else project(z, rows)

@@ -5,12 +5,11 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 
-from sklearn_clue._modules import ValidRows
-from sklearn_clue._torch import pad_rows
 from sklearn_clue._validation import Interval
-from sklearn_clue.explainers._base import BaseUncertaintyExplainer, Found
-from sklearn_clue.explainers._search import evaluate
-from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
+from sklearn_clue.explainers._base import BaseUncertaintyExplainer
+from sklearn_clue.explainers._objectives import Objective
+from sklearn_clue.explainers._problem import with_slope
+from sklearn_clue.explainers._results import Found
 
 
 class GradientStep:
@@ -18,51 +17,29 @@ class GradientStep:
 
     Parameters
     ----------
-    provider : UncertaintyProvider
-        The predictor, on encoded rows.
-
-    schema : FeatureSchema or None
-        The columns of encoded space; None if it is one of pixels.
-
-    weights : sequence of 3 floats
-        Weights of total, aleatoric and epistemic uncertainty.
-
     step_sizes : sequence of float
         η, one step for each.
     """
 
-    def __init__(self, provider, schema, weights, step_sizes):
-        self.provider = provider
-        self.valid = _clip_pixels if schema is None else ValidRows(schema)
-        self.weights = weights
+    def __init__(self, step_sizes):
         self.step_sizes = step_sizes
 
-    def __call__(self, x0, limits):
-        """Step from encoded rows; see `BaseUncertaintyExplainer._search`."""
-        x0 = torch.as_tensor(x0)
-        here = evaluate(_identity, self._uncertainty, x0, torch.arange(len(x0)))
-        done = np.ones((len(x0), 1), dtype=np.int64)
+    def objective(self, problem, step_size):
+        """What candidates are ranked by."""
+        return Objective(problem)
+
+    def __call__(self, problem):
+        """Step from all rows of a problem; one `Found` per size."""
+        everyone = torch.arange(len(problem))
+        _, slope = with_slope(lambda x: problem.uncertainty(x, everyone), problem.x0)
+        done = np.ones((len(problem), 1), dtype=np.int64)
         found = []
         for step_size in self.step_sizes:
-            x = self.valid(x0 - step_size * here.slope)
-            if limits is not None:
-                x = x.clamp(*map(torch.as_tensor, limits))
+            x = problem.valid(problem.x0 - step_size * slope, everyone)
             found.append(
                 Found(x=x[:, None].numpy(), n_iter=done, converged=done.astype(bool))
             )
         return found
-
-    def _uncertainty(self, x, rows):
-        parts, _ = self.provider.uncertainty(pad_rows(x))
-        return weighted_sum(self.weights, parts)[: len(x)]
-
-
-def _identity(x, rows):
-    return x
-
-
-def _clip_pixels(x):
-    return x.clamp(0, 1)
 
 
 class LocalSensitivityExplainer(BaseUncertaintyExplainer):
@@ -182,7 +159,7 @@ class LocalSensitivityExplainer(BaseUncertaintyExplainer):
     True
     """
 
-    _method = "Local Sensitivity"
+    _name = "Local Sensitivity"
     _trade_off = "step_size"
 
     _parameter_constraints: dict = {
@@ -235,14 +212,5 @@ class LocalSensitivityExplainer(BaseUncertaintyExplainer):
             )
         return super()._fit(X, y, fit_params)
 
-    def _search(self, trade_offs):
-        is_image = self._image_shape is not None
-        return GradientStep(
-            self._provider,
-            None if is_image else self._space.schema,
-            weights_of_parts(self.uncertainty),
-            trade_offs,
-        )
-
-    def _objective(self, judged, before, x, x0, trade_off):
-        return weighted_sum(weights_of_parts(self.uncertainty), judged[0])
+    def _method(self, trade_offs):
+        return GradientStep(trade_offs)

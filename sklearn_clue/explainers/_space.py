@@ -111,13 +111,13 @@ class EncodedSpace:
 
     def encode(self, X):
         """Take the user's rows to encoded space, as float64."""
-        return self._encode_inputs(self.to_inputs(X))
+        return self.encode_inputs(self.to_inputs(X))
 
     def encode_display(self, X):
         """Take rows as explanations show them to encoded space."""
         if self.is_invertible:
             return self.encode(X)
-        return self._encode_inputs(X if self._has_names else np.asarray(X))
+        return self.encode_inputs(X if self._has_names else np.asarray(X))
 
     def display(self, X):
         """The user's rows as explanations show them: raw if there is a way back."""
@@ -141,7 +141,8 @@ class EncodedSpace:
             "have no inverse_transform that leads back to the raw table."
         )
 
-    def _encode_inputs(self, inputs):
+    def encode_inputs(self, inputs):
+        """Take rows as the predictor gets them to encoded space, as float64."""
         if self.encoder is not None:
             inputs = self.encoder.transform(inputs)
         return np.array(inputs, dtype=np.float64)  # pandas gives views not to write to
@@ -232,7 +233,7 @@ class EncodedSpace:
         schema = getattr(_unfrozen(self.encoder), "schema_", None)
         if schema is not None:
             return schema
-        n_encoded = self._encode_inputs(_tables.take(inputs, slice(1))).shape[1]
+        n_encoded = self.encode_inputs(_tables.take(inputs, slice(1))).shape[1]
         return plain_schema(_tables.names(inputs), n_encoded)
 
     def _schema_of_display(self, X):
@@ -461,7 +462,7 @@ def check_same_space(space, generator, inputs):
         rows = _tables.take(inputs, slice(100))
         encoder = getattr(generator, "encoder_", None)
         own = rows if encoder is None else encoder.transform(rows)
-        if not np.allclose(np.asarray(own, dtype=float), space._encode_inputs(rows)):
+        if not np.allclose(np.asarray(own, dtype=float), space.encode_inputs(rows)):
             difference = "The same rows become other numbers"
     if difference:
         raise EncodingMismatchError(

@@ -2,21 +2,17 @@
 
 from numbers import Integral, Real
 
-import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from sklearn_clue._modules import ValidRows
-from sklearn_clue._torch import load_optimizers, pad_rows, row_blocks, row_uniforms
+from sklearn_clue._torch import load_optimizers, row_uniforms
 from sklearn_clue._validation import HasMethods, Interval, check_is_fitted
-from sklearn_clue.explainers._base import (
-    BaseUncertaintyExplainer,
-    Found,
-    read_weights,
-)
-from sklearn_clue.explainers._search import ROUNDING, evaluate
+from sklearn_clue.explainers._base import BaseUncertaintyExplainer, read_weights
+from sklearn_clue.explainers._objectives import MaskPenalty
+from sklearn_clue.explainers._problem import with_slope
+from sklearn_clue.explainers._results import Found
+from sklearn_clue.explainers._search import ROUNDING
 from sklearn_clue.generative import VAEACImputer
-from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
 
 # Of the relaxed Bernoulli distribution: how far from 0 and 1 a relaxed entry may be.
 TEMPERATURE = 0.5
@@ -32,18 +28,6 @@ class MaskSearch:
 
     Parameters
     ----------
-    provider : UncertaintyProvider
-        The predictor, on encoded rows.
-
-    model : ConditionalModel
-        Fills in what is replaced, on encoded rows.
-
-    schema : FeatureSchema
-        The columns of encoded space.
-
-    weights : sequence of 3 floats
-        Weights of total, aleatoric and epistemic uncertainty.
-
     mask_weights : sequence of float
         λ_b, one search for each.
 
@@ -62,10 +46,6 @@ class MaskSearch:
 
     def __init__(
         self,
-        provider,
-        model,
-        schema,
-        weights,
         *,
         mask_weights,
         n_masks,
@@ -74,34 +54,26 @@ class MaskSearch:
         n_iter_no_change,
         seed,
     ):
-        self.provider = provider
-        self.model = model
-        self.valid = ValidRows(schema)
-        self.weights = weights
         self.mask_weights = mask_weights
         self.n_masks = n_masks
         self.learning_rate = learning_rate
         self.max_iter = max_iter
         self.n_iter_no_change = n_iter_no_change
         self.seed = seed
-        widths = [column.span[1] - column.span[0] for column in schema]
-        # The feature of each encoded position.
-        self.feature = torch.arange(len(widths)).repeat_interleave(torch.tensor(widths))
-        self.n_features = len(widths)
 
-    def __call__(self, x0, limits):
-        """Search from encoded rows; see `BaseUncertaintyExplainer._search`."""
-        x0 = torch.as_tensor(x0)
-        n_rows = len(x0)
-        infinite = torch.full_like(x0, torch.inf)
-        low, high = (
-            (-infinite, infinite) if limits is None else map(torch.as_tensor, limits)
-        )
-        rows = FilledRows(self, x0, low, high)
+    def objective(self, problem, mask_weight):
+        """What is minimised, and candidates are ranked by."""
+        # Table of decisions: replaced features are penalised, not kept ones.
+        return MaskPenalty(problem, mask_weight)
+
+    def __call__(self, problem):
+        """Search for all rows of a problem; one `Found` per weight."""
+        rows = FilledRows(problem)
         found = []
         for mask_weight in self.mask_weights:
-            best, n_iter, converged = self._search(rows, float(mask_weight))
-            x, _ = rows.fill(torch.arange(n_rows), best)
+            objective = self.objective(problem, float(mask_weight))
+            best, n_iter, converged = self._settle(rows, objective)
+            x, _ = rows.fill(torch.arange(len(problem)), best)
             found.append(
                 Found(
                     x=x[:, None].numpy(),
@@ -111,9 +83,9 @@ class MaskSearch:
             )
         return found
 
-    def _search(self, rows, mask_weight):
+    def _settle(self, rows, objective):
         """Give the best mask of each row, the steps taken and who came to rest."""
-        n_rows, n_features = len(rows.x0), self.n_features
+        n_rows, n_features = rows.is_free.shape
         active = torch.arange(n_rows)
         # A feature that may not change is never replaced.
         log_odds = torch.zeros(n_rows, n_features, dtype=torch.float64)
@@ -122,7 +94,7 @@ class MaskSearch:
         optimiser = torch.optim.Adam([log_odds], lr=self.learning_rate)
         # The first mask to be judged replaces nothing, so no answer is worse.
         best = torch.zeros(n_rows, n_features, dtype=torch.bool)
-        value = rows.judge(active, best)[0]
+        value = objective.value(*rows.judge(active, best)[:2], active)
         likely = log_odds > 0
         n_still = torch.zeros(n_rows, dtype=torch.long)
         n_iter = torch.zeros(n_rows, dtype=torch.long)
@@ -134,14 +106,12 @@ class MaskSearch:
             relaxed = self._relaxed_masks(rows.x0[active], log_odds[active], step)
             # The most likely mask comes along.
             masks = torch.cat([relaxed > 0.5, likely[active][:, None]], 1)
-            uncertainty, n_changed, slope = (
-                part.unflatten(0, masks.shape[:2])
-                for part in rows.judge(
-                    active.repeat_interleave(masks.shape[1]), masks.flatten(0, 1)
-                )
+            asked = active.repeat_interleave(masks.shape[1])
+            cost, x, slope = rows.judge(asked, masks.flatten(0, 1))
+            proposed, which = (
+                objective.value(cost, x, asked).unflatten(0, masks.shape[:2]).min(1)
             )
-            # Table of decisions: replaced features are penalised, not kept ones.
-            proposed, which = (uncertainty + mask_weight * n_changed).min(1)
+            slope = slope.unflatten(0, masks.shape[:2])
             is_better = value[active] - proposed > ROUNDING * value[active].abs()
             better = active[is_better]
             value[better] = proposed[is_better]
@@ -149,7 +119,8 @@ class MaskSearch:
 
             # Straight-through: ∂L/∂b at the rounded mask, times ∂b/∂(log-odds) of the
             # relaxed one.
-            slope = (slope[:, :-1] + mask_weight) * relaxed * (1 - relaxed)
+            price = objective.weight[active, None, None]
+            slope = (slope[:, :-1] + price) * relaxed * (1 - relaxed)
             log_odds.grad = torch.zeros_like(log_odds)
             log_odds.grad[active] = slope.mean(1) / TEMPERATURE
             optimiser.step()
@@ -167,9 +138,9 @@ class MaskSearch:
         """Draw relaxed masks of shape (n_rows, n_masks, n_features)."""
         # The noise of a row comes from the row, so neighbours have no influence.
         salt = torch.tensor([[self.seed, step]], dtype=x0.dtype).expand(len(x0), 2)
-        uniform = row_uniforms(
-            torch.cat([x0, salt], 1), self.n_masks * self.n_features
-        ).view(len(x0), self.n_masks, self.n_features)
+        shape = (len(x0), self.n_masks, log_odds.shape[1])
+        uniform = row_uniforms(torch.cat([x0, salt], 1), shape[1] * shape[2])
+        uniform = uniform.view(shape)
         noise = torch.logit(uniform.clamp(1e-12, 1 - 1e-12))
         return torch.sigmoid((log_odds[:, None] + noise) / TEMPERATURE)
 
@@ -182,24 +153,24 @@ class FilledRows:
 
     Parameters
     ----------
-    search : MaskSearch
-        Who asks.
-
-    x0 : Tensor of shape (n_rows, n_encoded)
-        The rows.
-
-    low, high : Tensor of shape (n_rows, n_encoded)
-        Where they may go.
+    problem : SearchProblem
+        The rows, and whom to ask about them.
     """
 
-    def __init__(self, search, x0, low, high):
-        self.search = search
-        self.low, self.high = low, high
+    def __init__(self, problem):
+        self.problem = problem
+        widths = [column.span[1] - column.span[0] for column in problem.schema]
+        # The feature of each encoded position.
+        self.feature = torch.arange(len(widths)).repeat_interleave(torch.tensor(widths))
+        everyone = torch.arange(len(problem))
         # A row may start outside of what is allowed.
-        self.x0 = x0.clamp(low, high)
-        is_fixed = torch.zeros(len(x0), search.n_features, dtype=torch.long)
-        is_fixed.index_add_(1, search.feature, (low < high).long())
-        self.is_free = is_fixed > 0
+        self.x0 = problem.within_limits(problem.x0, everyone)
+        n_free = torch.zeros(len(problem), len(widths), dtype=torch.long)
+        may_move = torch.ones_like(self.x0, dtype=torch.bool)
+        if problem.low is not None:
+            may_move = problem.low < problem.high
+        n_free.index_add_(1, self.feature, may_move.long())
+        self.is_free = n_free > 0
         self.alone = self._filled_alone()
         self._position = {}
         self._answers = None
@@ -223,18 +194,9 @@ class FilledRows:
         is_replaced : Tensor of bool of shape (n_masks, n_encoded)
             Which positions were masked.
         """
-        search, x0 = self.search, self.x0[rows]
-        is_replaced = masks[:, search.feature]
-        pieces = [x0[:0]]
-        with torch.no_grad():
-            # Hidden layers of a few hundred units, for each of some latents.
-            for block in row_blocks(len(x0), 2**15):
-                x, observed = (
-                    pad_rows(part[block].to(x0)) for part in (x0, ~is_replaced)
-                )
-                filled = search.model.impute(x, observed)
-                pieces.append(search.valid(filled[: len(x0[block])].double()))
-        filled = torch.cat(pieces).clamp(self.low[rows], self.high[rows])
+        x0 = self.x0[rows]
+        is_replaced = masks[:, self.feature]
+        filled = self.problem.impute(x0, ~is_replaced, rows)
         return torch.where(is_replaced, filled, x0), is_replaced
 
     def _filled_alone(self):
@@ -261,8 +223,8 @@ class FilledRows:
         uncertainty : Tensor of shape (n_masks,)
             Of the filled rows.
 
-        n_changed : Tensor of shape (n_masks,)
-            Number of features that were replaced by something else.
+        x : Tensor of shape (n_masks, n_encoded)
+            These rows.
 
         slope : Tensor of shape (n_masks, n_features)
             Derivative of the uncertainty by the entries of the mask.
@@ -285,37 +247,16 @@ class FilledRows:
         return tuple(answer[positions] for answer in self._answers)
 
     def _ask(self, rows, masks):
-        search = self.search
         x, is_replaced = self.fill(rows, masks)
-        point = evaluate(_identity, self._uncertainty, x, rows)
-        x0 = self.x0[rows]
+        cost, slope = with_slope(lambda there: self.problem.uncertainty(there, rows), x)
         # Eq. 6 is linear in the mask once it is known what features are filled with.
         # Differs from the paper: the gradient takes that as given. A network that fills
         # in what is hidden says nothing about what is observed, so for a feature that
         # is kept it is what the others say when it alone is hidden.
-        shift = torch.where(is_replaced, x, self.alone[rows]) - x0
-        by_feature = torch.zeros(2, len(x), search.n_features, dtype=x.dtype)
-        moved = torch.stack([point.slope * shift, (x != x0).to(x.dtype)])
-        by_feature.index_add_(2, search.feature, moved)
-        slope, n_moved = by_feature
-        return point.costly.double(), (n_moved > 0).sum(1), slope
-
-    def _uncertainty(self, x, rows):
-        pieces = []
-        for block in row_blocks(len(x), 2**16):
-            parts, _ = self.search.provider.uncertainty(pad_rows(x[block]))
-            value = weighted_sum(self.search.weights, parts)
-            pieces.append(value[: len(x[block])])
-        return torch.cat(pieces)
-
-
-def _identity(x, rows):
-    return x
-
-
-def count_changed(schema, x, x0):
-    """Number of features in which encoded rows differ."""
-    return np.sum([(x != x0)[:, column.block].any(1) for column in schema], axis=0)
+        shift = torch.where(is_replaced, x, self.alone[rows]) - self.x0[rows]
+        by_feature = torch.zeros(masks.shape, dtype=x.dtype)
+        by_feature.index_add_(1, self.feature, slope * shift)
+        return cost, x, by_feature
 
 
 class UFIDOExplainer(BaseUncertaintyExplainer):
@@ -460,7 +401,7 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
     (True, True)
     """
 
-    _method = "U-FIDO"
+    _name = "U-FIDO"
     _trade_off = "mask_weight"
 
     _parameter_constraints: dict = {
@@ -536,12 +477,11 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
         weights = read_weights("mask_weights", mask_weights)
         return self._explain(X, tuple(weights.tolist()))
 
-    def _search(self, trade_offs):
+    def _model(self):
+        return self.generator_.conditional_model()
+
+    def _method(self, trade_offs):
         return MaskSearch(
-            self._provider,
-            self.generator_.conditional_model(),
-            self._space.schema,
-            weights_of_parts(self.uncertainty),
             mask_weights=trade_offs,
             n_masks=self.n_masks,
             learning_rate=self.learning_rate,
@@ -549,7 +489,3 @@ class UFIDOExplainer(BaseUncertaintyExplainer):
             n_iter_no_change=self.n_iter_no_change,
             seed=check_random_state(self.random_state).randint(2**24),
         )
-
-    def _objective(self, judged, before, x, x0, trade_off):
-        value = weighted_sum(weights_of_parts(self.uncertainty), judged[0])
-        return value + trade_off * count_changed(self._space.schema, x, x0)

@@ -15,7 +15,7 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -29,6 +29,7 @@ from sklearn_clue import (
     VAEEncoder,
 )
 from sklearn_clue.exceptions import EncodingMismatchError, SearchConvergenceWarning
+from sklearn_clue.explainers import _base
 from sklearn_clue.explainers._clue import balance
 from tests.explainers.conftest import classifier, make_table, regressor, vae
 
@@ -397,6 +398,25 @@ def test_a_sweep_fits_each_part_once_per_fold(tmp_path, table, with_memory):
     sweep.fit(X[["age", "income"]], y)
     # Three folds, and all rows at the end.
     assert N_FITS == {CountedModel: 4, CountedVAE: 4}
+
+
+def test_a_grid_judges_the_training_rows_once_per_fold(tmp_path, table, monkeypatch):
+    X, y, _ = table
+    X, judged, ask = X[["age", "income"]], [], _base.judge
+
+    def counted(provider, x):
+        judged.append(len(x))
+        return ask(provider, x)
+
+    monkeypatch.setattr(_base, "judge", counted)
+    parts = LogisticRegression(), VAEEncoder(2, (10,), max_iter=5)
+    clue = CLUEExplainer(*parts, memory=str(tmp_path), random_state=0)
+    grid = {"distance_weight": [0.1, 1.0, 3.0, 10.0]}
+    GridSearchCV(clue, grid, cv=KFold(2), refit=False).fit(X, y)
+    half = len(X) // 2
+    # `score` asks about the rows held out, for each of 4 weights and 2 folds; each half
+    # is asked about once more to learn a threshold.
+    assert judged == (4 * 2 + 2) * [half]
 
 
 def test_what_is_printed_is_no_part_of_the_cache(tmp_path, table, capsys):

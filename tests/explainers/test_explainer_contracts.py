@@ -99,7 +99,7 @@ def test_what_is_told_is_about_the_rows_that_are_returned(method, table):
     encoder = fitted.estimator_.encoder_
     gap = np.abs(encoder.transform(cf) - encoder.transform(X[:20]))
     np.testing.assert_allclose(explanation.distance, gap.sum(1))
-    assert explanation.method == fitted._method
+    assert explanation.method == fitted._name
     assert explanation.n_iter.shape == explanation.converged.shape == (20,)
 
 

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sklearn_clue import UFIDOExplainer
 from sklearn_clue.exceptions import SearchConvergenceWarning
+from sklearn_clue.explainers._objectives import MaskPenalty
 from sklearn_clue.explainers._ufido import FilledRows
 from tests.explainers.conftest import classifier, vae, vaeac
 
@@ -82,11 +83,14 @@ def test_lower_prices_explain_more(mixed, table):
 def every_mask(explainer, X):
     """Uncertainty and number of changes for all masks, of shape (n_masks, n_rows)."""
     x0 = torch.as_tensor(explainer._space.encode(X))
-    infinite = torch.full_like(x0, torch.inf)
-    rows = FilledRows(explainer._search((0.0,)), x0, -infinite, infinite)
+    problem = explainer._problem_of(x0)
+    rows, objective = FilledRows(problem), MaskPenalty(problem, 1.0)
     masks = torch.tensor(list(itertools.product([False, True], repeat=X.shape[1])))
-    answers = [rows.judge(torch.arange(len(X)), m.expand(len(X), -1)) for m in masks]
-    return [torch.stack(part).numpy() for part in zip(*answers, strict=True)][:2]
+    everyone = torch.arange(len(X))
+    answers = [rows.judge(everyone, mask.expand(len(X), -1)) for mask in masks]
+    uncertainty = torch.stack([cost for cost, _, _ in answers])
+    n_changed = torch.stack([objective.n_changed(x, everyone) for _, x, _ in answers])
+    return uncertainty.numpy(), n_changed.numpy()
 
 
 @pytest.mark.parametrize("mask_weight", [0.0, 0.03, 0.1])
@@ -104,8 +108,7 @@ def test_best_of_all_masks_is_found(mixed, table, mask_weight):
 def test_filled_rows_are_what_the_imputer_fills_in(mixed, table):
     X, _, _ = table
     x0 = torch.as_tensor(mixed._space.encode(X[:30]))
-    infinite = torch.full_like(x0, torch.inf)
-    rows = FilledRows(mixed._search((0.0,)), x0, -infinite, infinite)
+    rows = FilledRows(mixed._problem_of(x0))
     masks = torch.tensor([True, False, True, False]).expand(30, -1)  # age and job
     x, _ = rows.fill(torch.arange(30), masks)
     mine = mixed._space.decode(x.numpy(), X[:30], x0.numpy())

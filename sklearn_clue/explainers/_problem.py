@@ -1,0 +1,197 @@
+"""What stands between tables and methods: rows to explain, and what to ask about them.
+
+Methods see tensors of double precision in encoded space, and uncertainty in one unit.
+Padding, dtypes, memory, limits and what a valid row is are settled here.
+"""
+
+import copy
+
+import torch
+
+from sklearn_clue._modules import ValidRows
+from sklearn_clue._torch import PRECISE_DTYPE, pad_rows, row_blocks
+from sklearn_clue.uncertainty import Uncertainty, weighted_sum
+
+# Hidden layers of a hundred networks, or of one for each of some latents.
+BYTES_TO_JUDGE = 2**16
+BYTES_TO_IMPUTE = 2**15
+
+
+def judge(provider, x):
+    """Ask a provider about encoded rows.
+
+    Parameters
+    ----------
+    provider : UncertaintyProvider
+        Whom to ask.
+
+    x : Tensor of shape (n_rows, n_encoded)
+        Encoded rows. Gradients reach them, if the provider has any.
+
+    Returns
+    -------
+    parts : Uncertainty
+        Of tensors of shape (n_rows,): nats, or standard deviations of the target.
+
+    prediction : Tensor of shape (n_rows, n_outputs)
+        Probabilities or means.
+    """
+    answers = []
+    for block in row_blocks(max(len(x), 1), BYTES_TO_JUDGE):
+        # Whole tiles, so that answers do not depend on neighbours.
+        parts, prediction = provider.uncertainty(pad_rows(x[block]))
+        n_rows = len(x[block])
+        answers.append(
+            [answer[:n_rows].to(PRECISE_DTYPE) for answer in (*parts, prediction)]
+        )
+    *parts, prediction = map(torch.cat, zip(*answers, strict=True))
+    return Uncertainty(*parts), prediction
+
+
+class SearchProblem:
+    """Rows to explain, and all that a method may ask about rows like them.
+
+    Every method takes `rows`, the numbers of the rows in `x0` that what it is asked
+    about belongs to: there may be many proposals for a row, in any order.
+
+    Parameters
+    ----------
+    provider : UncertaintyProvider
+        The predictor, on encoded rows.
+
+    schema : FeatureSchema or None
+        The columns of encoded space; None if they are pixels between 0 and 1.
+
+    x0 : array-like of shape (n_rows, n_encoded)
+        The rows to explain, encoded.
+
+    weights : sequence of 3 floats, default=(1.0, 0.0, 0.0)
+        Weights of total, aleatoric and epistemic uncertainty.
+
+    model : LatentModel or ConditionalModel, default=None
+        What the method needs of the generator.
+
+    limits : pair of arrays of the shape of x0, default=None
+        Lowest and highest values of what may become of each row.
+
+    Attributes
+    ----------
+    x0, low, high : Tensor of shape (n_rows, n_encoded)
+        Rows and limits; `low` and `high` are None if there are no limits.
+    """
+
+    def __init__(
+        self, provider, schema, x0, *, weights=(1.0, 0.0, 0.0), model=None, limits=None
+    ):
+        self.provider = provider
+        self.schema = schema
+        self.weights = weights
+        self.model = model
+        self.x0 = torch.as_tensor(x0, dtype=PRECISE_DTYPE)
+        self.low, self.high = (
+            (None, None) if limits is None else map(torch.as_tensor, limits)
+        )
+        self._valid = _clip_pixels if schema is None else ValidRows(schema)
+
+    def __len__(self):
+        return len(self.x0)
+
+    def take(self, rows):
+        """The problem of some of the rows, each as often as it is named."""
+        part = copy.copy(self)
+        part.x0 = self.x0[rows]
+        if self.low is not None:
+            part.low, part.high = self.low[rows], self.high[rows]
+        return part
+
+    def judge(self, x, rows):
+        """Ask about valid rows.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n_proposals, n_encoded)
+            Encoded rows.
+
+        rows : Tensor of int of shape (n_proposals,)
+            The rows they are for.
+
+        Returns
+        -------
+        parts : Uncertainty
+            Of tensors of shape (n_proposals,): nats, or standard deviations of the
+            target.
+
+        prediction : Tensor of shape (n_proposals, n_outputs)
+            Probabilities or means.
+        """
+        return judge(self.provider, x)
+
+    def weigh(self, parts):
+        """The uncertainty to lower, a weighted sum of its parts."""
+        return weighted_sum(self.weights, parts)
+
+    def uncertainty(self, x, rows):
+        """Ask about valid rows for the uncertainty to lower."""
+        return self.weigh(self.judge(x, rows)[0])
+
+    def valid(self, x, rows):
+        """Make rows that the user could have, within the limits."""
+        return self.within_limits(self._valid(x), rows)
+
+    def within_limits(self, x, rows):
+        """Move what is outside of the limits to their edge."""
+        return x if self.low is None else x.clamp(self.low[rows], self.high[rows])
+
+    def encode(self, x):
+        """Latents of rows: the mean of what the generator thinks of them."""
+        # A search would amplify what elementwise kernels round differently from batch
+        # to batch, so it works in double precision from here on.
+        with torch.no_grad():
+            return self.model.encode(pad_rows(x)).mean[: len(x)].to(PRECISE_DTYPE)
+
+    def decode(self, z, rows):
+        """The valid rows that latents stand for; gradients reach the latents."""
+        x = self.model.decode(pad_rows(z))[: len(z)].to(PRECISE_DTYPE)
+        return self.valid(x, rows)
+
+    def impute(self, x, observed, rows):
+        """Replace what is not observed by what the generator expects, as valid rows."""
+        pieces = [x[:0]]
+        with torch.no_grad():
+            for block in row_blocks(len(x), BYTES_TO_IMPUTE):
+                seen = pad_rows(observed[block].to(x))
+                filled = self.model.impute(pad_rows(x[block]), seen)
+                pieces.append(filled[: len(x[block])].to(PRECISE_DTYPE))
+        return self.valid(torch.cat(pieces), rows)
+
+
+def _clip_pixels(x):
+    return x.clamp(0, 1)
+
+
+def with_slope(function, x):
+    """Give the values of a function of each row, and their gradients.
+
+    Parameters
+    ----------
+    function : callable
+        From x to values of shape (n_rows,), each of its own row alone.
+
+    x : Tensor of shape (n_rows, n_encoded)
+        Where.
+
+    Returns
+    -------
+    value : Tensor of shape (n_rows,)
+        The values.
+
+    slope : Tensor of shape (n_rows, n_encoded)
+        The gradients; zero where they are no numbers.
+    """
+    there = x.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        value = function(there)
+        # Sum, not mean: each row's slope must not depend on who shares its batch.
+        (slope,) = torch.autograd.grad(value.sum(), there)
+    # A row without a slope (an overflow far out) must not move to nowhere.
+    return value.detach(), slope.nan_to_num(0.0, 0.0, 0.0)
