@@ -47,6 +47,9 @@ class ClueSearch:
 
     Parameters
     ----------
+    kind : type
+        Of the objective, such as `Penalty`.
+
     distance_weights : sequence of float
         λ_x·d, one search for each.
 
@@ -74,6 +77,7 @@ class ClueSearch:
 
     def __init__(
         self,
+        kind,
         *,
         distance_weights,
         prediction_weight,
@@ -84,6 +88,7 @@ class ClueSearch:
         n_starts,
         seed,
     ):
+        self.kind = kind
         self.distance_weights = distance_weights
         self.prediction_weight = prediction_weight
         self.rule = rule
@@ -98,7 +103,7 @@ class ClueSearch:
         # Table 5 lists λ_x · d, so divide: the weight must not grow with the number of
         # columns.
         weight = distance_weight / problem.x0.shape[1]
-        return Penalty(problem, weight, self.prediction_weight)
+        return self.kind(problem, weight, self.prediction_weight)
 
     def __call__(self, problem):
         """Search for all rows of a problem; one `Found` per weight."""
@@ -204,6 +209,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
 
     _name = "CLUE"
     _trade_off = "distance_weight"
+    _objective = Penalty
 
     _parameter_constraints: dict = {
         **BaseUncertaintyExplainer._parameter_constraints,
@@ -320,6 +326,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
 
     def _method(self, trade_offs):
         return ClueSearch(
+            self._objective,
             distance_weights=trade_offs,
             prediction_weight=self.prediction_weight,
             rule=StoppingRule(
