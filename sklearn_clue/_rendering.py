@@ -1,4 +1,4 @@
-"""Words and HTML from the facts of an explanation, as `Explanation.to_dict` gives them.
+"""HTML from the facts of an explanation, as `Explanation.to_dict` gives them.
 
 Nothing here knows a model, a frame or a schema. All that comes from the data passes
 `_escape` on its way into HTML.
@@ -7,167 +7,32 @@ Nothing here knows a model, a frame or a schema. All that comes from the data pa
 import base64
 import html
 import itertools
-import math
 import struct
 import zlib
 
 import numpy as np
 
+from sklearn_clue._words import (
+    count,
+    figure,
+    judged_measure,
+    label,
+    percent,
+    pixel_range,
+    pixels,
+    predicted,
+    sentence,
+    share,
+    summary,
+    two_values,
+    value,
+    verdicts,
+)
+
 __all__ = []
 
 MAX_ROWS = 5  # that a notebook shows
-_MAX_NAMED = 6  # changes that a paragraph names
 _MAX_LENGTH = 60  # characters of a value that a table shows
-
-
-# --- Words ---
-
-
-def count(number, noun="row"):
-    """Write a number of things: 1 row, 2 rows."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def value(content, decimals=None):
-    """Write a value of the user's table."""
-    if content is None:
-        return "missing"
-    if not isinstance(content, float):
-        return str(content)
-    if abs(content) >= 1e15:
-        return f"{content:.6g}"
-    if decimals is None:
-        return str(int(content)) if content.is_integer() else f"{content:.6g}"
-    text = f"{content:.{decimals}f}"
-    return text[1:] if float(text) == 0 and text.startswith("-") else text
-
-
-def figure(number):
-    """Write a figure of ours, such as an entropy."""
-    if number is None or not math.isfinite(number):
-        return "–"
-    if number == 0 or 0.005 <= abs(number) < 1000:
-        return f"{number:.2f}"
-    return f"{number:.0f}" if 1000 <= abs(number) < 1e7 else f"{number:.3g}"
-
-
-def measured(before, after, unit):
-    """Write how an uncertainty moves, with its unit."""
-    return f"{figure(before)} → {figure(after)}" + (f" {unit}" if unit else "")
-
-
-def summary(facts):
-    """Write one paragraph per row."""
-    # Names and values may hold line breaks.
-    return "\n".join(
-        " ".join(_paragraph(row, facts).splitlines()) for row in facts["rows"]
-    )
-
-
-def _paragraph(row, facts):
-    unit, threshold = facts["unit"], facts["threshold"]
-    before, after = (_total(row, when) for when in ("before", "after"))
-    parts = [_what_changed(row, facts)]
-
-    text = f"{facts['measure']} {measured(before, after, unit)}"
-    if threshold is not None and before > threshold:
-        side = "below" if after <= threshold else "still above"
-        text += f", {side} the threshold of {figure(threshold)}"
-    parts.append(text)
-    if after > before:
-        parts.append("the model is less sure than before")
-
-    rebuilt = _total(row, "reconstructed")
-    if before > after and before - rebuilt >= (before - after) / 2:
-        share = "most" if rebuilt > after else "all"
-        parts.append(
-            f"plain auto-encoding alone leads to {figure(rebuilt)}, {share} of the way"
-        )
-    old, new = row["prediction"]["before"], row["prediction"]["after"]
-    if facts["measure"] == "entropy" and old == new:
-        parts.append(f"prediction unchanged ({value(old)})")
-    else:
-        parts.append(f"prediction {prediction(old)} → {prediction(new)}")
-    if row["converged"] is False:
-        parts.append(f"the search had not settled after {row['n_iter']} steps")
-    return f"{label(row)}: {'; '.join(parts)}."
-
-
-def _total(row, when):
-    """A total uncertainty, or NaN, which is neither above nor below anything."""
-    parts = row["uncertainty"][when]
-    return math.nan if parts is None or parts["total"] is None else parts["total"]
-
-
-def _what_changed(row, facts):
-    if "pixels" in row:
-        before, after = pixels(row)
-        if np.array_equal(before, after):
-            return _why_unchanged(row, facts)
-        changed = np.abs(after - before).max(axis=0) > 0.1 * _pixel_range([row])[1]
-        verb = "changes" if changed.sum() == 1 else "change"
-        return f"{changed.sum()} of {changed.size} pixels {verb} clearly"
-    pairs = zip(row["changes"], facts["features"], strict=True)
-    highlighted = [pair for pair in pairs if pair[0]["highlighted"]]
-    if highlighted:
-        highlighted.sort(key=lambda pair: -shift(pair[0]))
-        texts = [change(*pair) for pair in highlighted[:_MAX_NAMED]]
-        if (more := len(highlighted) - len(texts)) > 0:
-            texts.append(f"{more} more")
-        *most, last = texts
-        return f"{', '.join(most)} and {last}" if most else last
-    if all(entry["before"] == entry["after"] for entry in row["changes"]):
-        return _why_unchanged(row, facts)
-    moves = zip(row["changes"], facts["features"], strict=True)
-    moves = [pair for pair in moves if shift(pair[0]) > 0]
-    if not moves:
-        return "no feature moves far"
-    largest = max(moves, key=lambda pair: shift(pair[0]))
-    points = min(round(shift(largest[0])), 14)  # it is less than 15
-    return (
-        "no feature moves by 15 percentile points or more (most: "
-        f"{change(*largest)}, {points} points)"
-    )
-
-
-def _why_unchanged(row, facts):
-    threshold = facts["threshold"]
-    if threshold is not None and _total(row, "before") <= threshold:
-        return "nothing needs to change, the model does not reject this row"
-    return "nothing changes, no surer row was found nearby"
-
-
-def change(entry, feature):
-    """Write the change of one feature."""
-    old = value(entry["before"], feature["decimals"])
-    new = value(entry["after"], feature["decimals"])
-    return f"{feature['name']} {old} → {new}"
-
-
-def shift(entry):
-    """Measure a change in percentile points; a changed category counts as all of 100.
-
-    What cannot be measured counts as 0.
-    """
-    old, new = entry["percentile_before"], entry["percentile_after"]
-    if old is None or new is None:
-        return 100.0 if entry["highlighted"] else 0.0
-    return abs(new - old)
-
-
-def label(row):
-    """Write what a row is called; a bare number needs a word with it."""
-    name = row["row"]
-    return f"row {name}" if isinstance(name, int) else value(name)
-
-
-def prediction(content):
-    """Write a predicted class, mean, or means of several outputs."""
-    if isinstance(content, list):
-        return f"({', '.join(prediction(entry) for entry in content)})"
-    if isinstance(content, float) and not 1000 <= abs(content) < 1e7:
-        return f"{content:.4g}"
-    return value(content, decimals=0)
 
 
 # --- HTML ---
@@ -203,6 +68,8 @@ overflow-wrap:break-word}
 .clue-x .figures{border-top:2px solid rgba(128,128,128,.7)}
 .clue-x details{white-space:normal}
 .clue-x ol{margin:.3em 0;padding-left:1.4em;width:34em}
+.clue-x ul{margin:.3em 0;padding-left:1.4em;max-width:60em}
+.clue-x .words{white-space:normal;min-width:22em;max-width:34em}
 .clue-x img{width:84px;image-rendering:pixelated;border:1px solid}
 """
 
@@ -219,6 +86,7 @@ box-shadow:0 2px CanvasText;vertical-align:bottom}
 min-width:5em}
 .clue-x thead th:first-child{left:0;z-index:3}
 .clue-x table td{white-space:nowrap;max-width:none}
+.clue-x table td.words{white-space:normal;max-width:34em}
 .clue-x th button{font:inherit;color:inherit;background:none;border:0;padding:0;
 cursor:pointer;text-align:left}
 .clue-x th button::after{content:" \\2195";opacity:.45}
@@ -272,6 +140,8 @@ def table(facts, n_rows):
     lines.append("</p>")
     if facts["note"]:
         lines.append(f"<p>Note: {_escape(facts['note'])}</p>")
+    if rows and facts["goal"] == "sure":
+        lines.append(f"<ul>{''.join(_sentence_items(facts))}</ul>")
     if rows and facts["image_shape"] is not None:
         lines += _listing(facts)
     elif rows:
@@ -285,11 +155,13 @@ def table(facts, n_rows):
 def page(facts):
     """Write a page of its own with all rows."""
     title = _heading(facts, len(facts["rows"]))
+    unit = f" {facts['unit']}" if facts["unit"] else ""
     settings = [
         f"{name}: {figure(facts[key])}{unit}"
         for name, key, unit in (
             ("distance weight", "distance_weight", ""),
-            ("rejected above", "threshold", f" {facts['unit'] or ''}"),
+            ("sure up to", "target", unit),
+            ("rejected above", "threshold", unit),
         )
         if facts[key] is not None
     ]
@@ -298,6 +170,9 @@ def page(facts):
         paragraphs.append(_escape("; ".join(settings).capitalize() + "."))
     if facts["note"]:
         paragraphs.append(f"Note: {_escape(facts['note'])}")
+    if facts["goal"] == "sure" and facts["rows"]:
+        # The verdict comes first; the table has the sentences beside their rows.
+        paragraphs.insert(0, f"<b>{_escape(verdicts(facts).capitalize())}.</b>")
     words = "".join(f"<p>{_escape(line)}</p>" for line in summary(facts).splitlines())
     lines = [
         "<!DOCTYPE html>",
@@ -324,24 +199,43 @@ def _escape(content):
 
 
 def _heading(facts, n_rows):
-    return f"{facts['method']}: what would make the model surer of {count(n_rows)}"
+    goal = facts["goal"]  # sure, or surer
+    return f"{facts['method']}: what would make the model {goal} of {count(n_rows)}"
+
+
+def _sentence_items(facts):
+    for row in facts["rows"]:
+        name, text = _escape(label(row)), _escape(sentence(row, facts))
+        yield f"<li><strong>{name}</strong>: {text}</li>"
 
 
 def _legend(facts):
     parts = [f"{_swatch(kind)} {kind} ({_MEANINGS[kind]})" for kind in _FILLS]
     shares = "" if facts["unit"] else " by share of the variance"
-    marked = ""
-    if facts["image_shape"] is None:
-        marked = (
-            f'<b style="{_MARK}">→</b> a category that changes, or a number that moves '
-            "by 15 percentile points of the training data or more. "
-        )
-    else:
+    mark = f'<b style="{_MARK}">→</b>'
+    if facts["image_shape"] is not None:
         marked = (
             "Difference: |Δ|·Δ of the pixels on one scale for all rows, from orange "
             "(darker) to purple (brighter). "
         )
+    elif facts["goal"] == "sure":
+        marked = f"{mark} a change, each of them needed"
+        if any(_shares(row) for row in facts["rows"]):
+            measure = _escape(judged_measure(facts))
+            marked += f"; the share is that of the fall of the {measure} it brings"
+        marked += ". "
+    else:
+        marked = (
+            f"{mark} a category that changes, or a number that moves "
+            "by 15 percentile points of the training data or more. "
+        )
     return f"{marked}Bars: {facts['measure']}, {' and '.join(parts)}{shares}."
+
+
+def _shares(row):
+    """The shares of the fall that are known for a row."""
+    found = (share(entry, row) for entry in row.get("changes", ()))
+    return [part for part in found if part is not None]
 
 
 def _swatch(kind):
@@ -365,7 +259,8 @@ def _side_by_side(facts):
             old = _value_html(entry["before"], feature)
             same = "" if entry["highlighted"] else ' class="same"'
             yield f'<td class="first">{old}</td>'
-            yield f"<td{same}>{_new_value_html(entry, feature)}</td>"
+            new = _new_value_html(entry, feature) + _share_html(entry, row)
+            yield f"<td{same}>{new}</td>"
         yield "</tr>"
     largest = _largest_total(rows)
     yield f'<tr class="figures"><th>{_escape(_measure_with_unit(facts))}</th>'
@@ -382,7 +277,7 @@ def _side_by_side(facts):
             yield f'<td class="first"></td><td>{rebuilt}</td>'
     yield "</tr><tr><th>prediction</th>"
     for row in rows:
-        old, new = _predictions_html(row)
+        old, new = _predictions_html(row, facts)
         yield f'<td class="first">{old}</td><td>{new}</td>'
     yield "</tr></tbody></table>"
 
@@ -391,13 +286,8 @@ def _listing(facts):
     """One line per row, sortable by the values in `data-sort`."""
     rows = facts["rows"]
     is_image = facts["image_shape"] is not None
-    heads = [("row", ""), (_measure_with_unit(facts), "before, after")]
-    heads += [("explained", facts["unit"] or "")]
-    if has_reconstruction := _has_reconstruction(rows):
-        heads.append(("auto-encoded", facts["unit"] or ""))
-    heads += [("prediction", ""), ("distance", "")]
-    if has_choice := any(len(row["candidates"]) > 1 for row in rows):
-        heads.append(("candidates", ""))
+    columns = _figure_columns(facts)
+    heads = [("row", ""), *((name, more) for name, more, _ in columns)]
     if is_image:
         heads[1:1] = [("original", ""), (facts["method"], ""), ("difference", "")]
     else:
@@ -407,7 +297,6 @@ def _listing(facts):
         more = f" <small>{_escape(more)}</small>" if more else ""
         yield f'<th scope="col" class="name">{_escape(name)}{more}</th>'
     yield "</tr></thead><tbody>"
-    largest = _largest_total(rows)
     pictures = _pictures(rows) if is_image and rows else itertools.repeat(())
     for position, (row, images) in enumerate(zip(rows, pictures, strict=False)):
         yield "<tr>"
@@ -415,28 +304,70 @@ def _listing(facts):
         yield f'<th scope="row" data-sort="{key}">{name}</th>'
         for image, what in zip(images, _IMAGES, strict=False):
             yield _cell(position, f'<img src="{image}" alt="{what} of {name}">')
-        before, after = (
-            _uncertainty_html(row["uncertainty"][when], largest, facts)
-            for when in ("before", "after")
-        )
-        yield _cell(row["uncertainty"]["before"]["total"], f"{before}<br>{after}")
-        explained = row["uncertainty_explained"]
-        yield _cell(explained, figure(explained))
-        if has_reconstruction:
-            rebuilt = row["uncertainty"]["reconstructed"]["total"]
-            yield _cell(rebuilt, figure(rebuilt))
-        old, new = _predictions_html(row)
-        yield _cell(
-            row["prediction"]["before"], old if old == new else f"{old} → {new}"
-        )
-        yield _cell(row["distance"], figure(row["distance"]))
-        if has_choice:
-            yield _cell(len(row["candidates"]), _alternatives(row, facts))
+        for _, _, content in columns:
+            yield _cell(*content(row))
         if not is_image:
             for entry, feature in zip(row["changes"], facts["features"], strict=True):
-                yield _cell(entry["before"], _both_values_html(entry, feature))
+                content = _both_values_html(entry, feature) + _share_html(entry, row)
+                yield _cell(entry["before"], content)
         yield "</tr>"
     yield "</tbody></table>"
+
+
+def _figure_columns(facts):
+    """What is told of each row besides its features.
+
+    Each column has a head, what is added to it in small letters, and a function from
+    the row to the key it sorts by and the content of the cell.
+    """
+    rows, unit = facts["rows"], facts["unit"] or ""
+    largest = _largest_total(rows)
+
+    def bars(row):
+        both = (row["uncertainty"][when] for when in ("before", "after"))
+        before, after = (_uncertainty_html(parts, largest, facts) for parts in both)
+        return row["uncertainty"]["before"]["total"], f"{before}<br>{after}"
+
+    def rebuilt(row):
+        total = row["uncertainty"]["reconstructed"]["total"]
+        return total, figure(total)
+
+    def predictions(row):
+        old, new = _predictions_html(row, facts)
+        content = old if old == new else f"{old} → {new}"
+        return row["prediction"]["before"], content
+
+    def single(name, write=figure):
+        return lambda row: (row[name], write(row[name]))
+
+    columns = []
+    if facts["goal"] == "sure":
+        columns += [
+            ("verdict", "", single("verdict", _escape)),
+            (
+                "in words",
+                "",
+                lambda row: (row["n_changed"], _escape(sentence(row, facts)), "words"),
+            ),
+        ]
+    columns += [
+        (_measure_with_unit(facts), "before, after", bars),
+        ("explained", unit, single("uncertainty_explained")),
+    ]
+    if _has_reconstruction(rows):
+        columns.append(("auto-encoded", unit, rebuilt))
+    columns += [("prediction", "", predictions), ("distance", "", single("distance"))]
+    if any(row["plausibility"] is not None for row in rows):
+        columns.append(("plausibility", "", single("plausibility")))
+    if any(len(row["candidates"]) > 1 for row in rows):
+        columns.append(
+            (
+                "candidates",
+                "",
+                lambda row: (len(row["candidates"]), _alternatives(row, facts)),
+            )
+        )
+    return columns
 
 
 def _has_reconstruction(rows):
@@ -472,8 +403,9 @@ def _alternatives(row, facts):
     )
 
 
-def _cell(key, content):
-    return f'<td data-sort="{_sort_key(key)}">{content}</td>'
+def _cell(key, content, style=None):
+    style = f' class="{style}"' if style else ""
+    return f'<td data-sort="{_sort_key(key)}"{style}>{content}</td>'
 
 
 def _measure_with_unit(facts):
@@ -513,24 +445,37 @@ def _uncertainty_html(parts, largest, facts):
 
 def _value_html(content, feature):
     """A value of the user's, cut if long; its tooltip holds all of it."""
-    text = value(content, feature["decimals"])
+    return _cut(value(content, feature["decimals"]))
+
+
+def _cut(text):
     if len(text) <= _MAX_LENGTH:
         return _escape(text)
     return f'<span title="{_escape(text)}">{_escape(text[: _MAX_LENGTH - 1])}…</span>'
 
 
 def _new_value_html(entry, feature):
-    new = _value_html(entry["after"], feature)
     if not entry["highlighted"]:
-        return new
+        return _value_html(entry["after"], feature)
+    new = _cut(two_values(entry, feature)[1])
     return f'<b style="{_MARK}"{_tooltip(entry)}>{_arrow(entry)}&nbsp;{new}</b>'
 
 
 def _both_values_html(entry, feature):
-    old, new = (_value_html(entry[when], feature) for when in ("before", "after"))
     if entry["highlighted"]:
+        old, new = map(_cut, two_values(entry, feature))
         return f'<b style="{_MARK}"{_tooltip(entry)}>{old} → {new}</b>'
+    old, new = (_value_html(entry[when], feature) for when in ("before", "after"))
     return old if old == new else f"{old} → {new}"
+
+
+def _share_html(entry, row):
+    """The share of the fall that a change brings."""
+    part = share(entry, row) if entry["highlighted"] else None
+    if part is None:
+        return ""
+    title = f"lowers the uncertainty by {figure(entry['contribution'])}"
+    return f' <small title="{title}">{_escape(percent(part))}</small>'
 
 
 def _arrow(entry):
@@ -545,9 +490,8 @@ def _tooltip(entry):
     return f' title="percentile {old:.0f} → {new:.0f} of the training data"'
 
 
-def _predictions_html(row):
-    both = row["prediction"]
-    return _escape(prediction(both["before"])), _escape(prediction(both["after"]))
+def _predictions_html(row, facts):
+    return tuple(map(_escape, predicted(row, facts)))
 
 
 def _sort_key(content):
@@ -567,12 +511,6 @@ _DIVERGING = np.array(
 )
 
 
-def pixels(row):
-    """Return both images of a row, of shape (n_channels, height, width)."""
-    images = (np.asarray(row["pixels"][when]) for when in ("before", "after"))
-    return [image[None] if image.ndim == 2 else image for image in images]
-
-
 def difference(before, after):
     """Return the |Δ|·Δ between two images, of shape (height, width)."""
     # Section 3: a sign-preserving square, so that small noise does not show.
@@ -580,17 +518,9 @@ def difference(before, after):
     return np.abs(move) * move
 
 
-def _pixel_range(rows):
-    """Darkest and brightest value: 0 and 1 unless the pixels leave that range."""
-    images = [image for row in rows for image in pixels(row)]
-    low = min(0.0, *(image.min() for image in images))
-    high = max(image.max() for image in images)
-    return low, high if high > 1 else 1.0
-
-
 def _pictures(rows):
     """For each row the addresses of its original, counterfactual and difference."""
-    low, high = _pixel_range(rows)
+    low, high = pixel_range(rows)
     pairs = [pixels(row) for row in rows]
     moves = [difference(before, after) for before, after in pairs]
     limit = max(np.abs(move).max() for move in moves) or 1.0

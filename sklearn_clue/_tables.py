@@ -145,6 +145,16 @@ def stack(tables):
     return np.concatenate(tables)
 
 
+def frame(columns, like):
+    """A DataFrame of named columns: of polars if another table is, else of pandas."""
+    if is_polars_df(like):
+        import polars as pl
+
+        lists = {name: values.tolist() for name, values in columns.items()}
+        return pl.DataFrame(lists, strict=False, nan_to_null=True).fill_nan(None)
+    return pd.DataFrame(columns)
+
+
 # Reading ---------------------------------------------------------------------------
 
 

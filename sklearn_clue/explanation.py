@@ -4,27 +4,22 @@ Facts come first: `Explanation.to_dict` gathers them as plain Python values, and
 summary, the HTML and the JSON are renderings of it.
 """
 
-import math
+import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from numbers import Integral, Real
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from sklearn_clue import _rendering, _tables
+from sklearn_clue import _facts, _rendering, _rows, _tables, _words
+from sklearn_clue._knee import knee_distances, knee_index
 from sklearn_clue.schema import FeatureSchema
-from sklearn_clue.uncertainty import Uncertainty
+from sklearn_clue.uncertainty import Uncertainty, weighted_sum, weights_of_parts
 
 __all__ = ["Explanation", "SearchPath", "knee_distances", "knee_index"]
-
-# Section 3, "Showing CLUEs": smaller moves may be noise of the auto-encoding.
-_HIGHLIGHT_FROM = 15.0
-
-# Numbers travel through float32 networks: a value this close to a training percentile,
-# relative to the range of the column, is that percentile.
-_SNAP = 1e-6
 
 # A counterfactual that is hardly farther from its row than the nearest row that the
 # generator can make explains nothing: it is the row, rebuilt.
@@ -141,10 +136,54 @@ class Explanation:
         `(height, width)` or `(channels, height, width)` if each row is an image.
 
     distance_weight : float, default=None
-        Weight of the distance in the objective, λ_x·d in the paper.
+        Weight of the distance in the objective, λ_x·d in the paper. None where the
+        question is another one; with a `target` it is that for the nearest sure row.
 
     threshold : float, default=None
         Total uncertainty above which the model rejects a row.
+
+    target : float, default=None
+        The uncertainty up to which the model counts as sure, in the unit of the
+        uncertainty. With it and without a `distance_weight`, the question was for the
+        nearest row about which the model is sure: every change that is left was
+        needed, is highlighted and is told.
+
+    kind : {"total", "aleatoric", "epistemic"} or dict, default="total"
+        The uncertainty that was to fall, which `target` and `contributions` are about;
+        or the weights of several.
+
+    is_sure : ndarray of shape (n_rows,), default=None
+        Whether the model is sure of each counterfactual. None is derived: whether the
+        uncertainty is at most the `target`, or the `threshold` if there is no target.
+
+    is_plausible : ndarray of shape (n_rows,), default=None
+        Whether each counterfactual is as plausible as was demanded; None if nothing
+        was demanded.
+
+    n_changed : ndarray of shape (n_rows,), default=None
+        The number of columns that change in each row. None is derived.
+
+    plausibility : ndarray of shape (n_rows,), default=None
+        The plausibility of the counterfactuals, from 0 to 1.
+
+    plausibility_before : ndarray of shape (n_rows,), default=None
+        The plausibility of the rows of `X`.
+
+    contributions : ndarray of shape (n_rows, n_features), default=None
+        What the change of each column contributes to the fall of the uncertainty, in
+        its unit: positive where it lowers the uncertainty, zero where the column does
+        not change. Each row sums to the fall from row to counterfactual.
+
+    classes : ndarray of shape (n_classes,), default=None
+        The labels that the columns of the probabilities belong to.
+
+    probabilities_before, probabilities_after : ndarray of shape (n_rows, n_classes), \
+            default=None
+        Class probabilities of the rows of `X` and of the counterfactuals.
+
+    interval_before, interval_after : ndarray of shape (n_rows, 2), default=None
+        Predictive intervals of a regression, likewise. Without them words tell the mean
+        and its standard deviation.
 
     method : str, default="CLUE"
         Name of the method, for titles.
@@ -158,10 +197,10 @@ class Explanation:
 
     Notes
     -----
-    `changes` follows Section 3 of [1]_: a number is highlighted if it moves by 15
-    percentile points of its training distribution or more, a category if it changes at
-    all. The percentile of a value is the share of training rows below it plus half of
-    the share equal to it.
+    With a `distance_weight`, `changes` follows Section 3 of [1]_: a number is
+    highlighted if it moves by 15 percentile points of its training distribution or
+    more, a category if it changes at all. The percentile of a value is the share of
+    training rows below it plus half of the share equal to it.
 
     References
     ----------
@@ -189,10 +228,17 @@ class Explanation:
     ...     distance=np.abs(encoder.transform(X) - encoder.transform(closer)).sum(1),
     ...     schema=encoder.schema_,
     ...     is_classification=True,
+    ...     target=0.2,
+    ...     contributions=np.array([[0.32, 0.11]]),
     ... )
     >>> print(explanation.summary())
-    case 4: charge major → minor and priors 9 → 2; entropy 0.61 → 0.18 nats; prediction
-    unchanged (yes).
+    case 4: Would be sure if priors were 2 instead of 9 and charge minor instead of
+    major. Prediction unchanged (yes); entropy 0.61 → 0.18 nats (sure up to 0.20), most
+    of it by priors (74 %).
+    >>> explanation.drivers()[["feature", "n_changed", "share", "direction"]]
+      feature  n_changed     share direction
+    0  priors          1  0.744186      down
+    1  charge          1  0.255814  to minor
     >>> explanation.changes.query("highlighted")[["feature", "before", "after"]]
       feature before  after
     0  priors      9      2
@@ -221,6 +267,19 @@ class Explanation:
     image_shape: tuple | None = None
     distance_weight: float | None = None
     threshold: float | None = None
+    target: float | None = None
+    kind: str | Mapping = "total"
+    is_sure: np.ndarray | None = None
+    is_plausible: np.ndarray | None = None
+    n_changed: np.ndarray | None = None
+    plausibility: np.ndarray | None = None
+    plausibility_before: np.ndarray | None = None
+    contributions: np.ndarray | None = None
+    classes: np.ndarray | None = None
+    probabilities_before: np.ndarray | None = None
+    probabilities_after: np.ndarray | None = None
+    interval_before: np.ndarray | None = None
+    interval_after: np.ndarray | None = None
     method: str = "CLUE"
     note: str | None = None
 
@@ -229,39 +288,18 @@ class Explanation:
             raise ValueError(
                 "candidates and candidate_details belong together: give both or none."
             )
-        for name in _PER_ROW:
-            for value in _arrays(getattr(self, name)):
-                if len(value) != len(self.X):
-                    raise ValueError(
-                        f"{name} has {len(value)} rows, but X has {len(self.X)}. An "
-                        "explanation needs one entry per row of X."
-                    )
-        if self.X.shape[1] != len(self.schema):
-            raise ValueError(
-                f"X has {self.X.shape[1]} columns, but the schema describes "
-                f"{len(self.schema)}. Give the schema of the columns of X."
-            )
+        _rows.check_shapes(self, _PER_ROW)
+        weights_of_parts(self.kind)  # which refuses what is no kind of uncertainty
         if self.candidates is None:
-            self._derive_candidates()
-
-    def _derive_candidates(self):
-        n_rows = len(self.X)
-        objective = (
-            np.full(n_rows, np.nan) if self.objective is None else self.objective
-        )
-        details = {
-            "row": np.arange(n_rows),
-            "rank": np.zeros(n_rows, dtype=int),
-            "objective": objective,
-            **self.uncertainty_after._asdict(),
-            "distance": self.distance,
-            "count": np.ones(n_rows, dtype=int),
-        }
-        candidates = [
-            _tables.take(self.counterfactuals, [row]) for row in range(n_rows)
-        ]
-        object.__setattr__(self, "candidates", candidates)
-        object.__setattr__(self, "candidate_details", pd.DataFrame(details))
+            candidates, details = _rows.only_candidates(self)
+            object.__setattr__(self, "candidates", candidates)
+            object.__setattr__(self, "candidate_details", details)
+        bound = self.threshold if self.target is None else self.target
+        if self.is_sure is None and bound is not None:
+            object.__setattr__(self, "is_sure", self._judged[1] <= bound)
+        if self.n_changed is None:
+            changed = _facts.is_changed(self.X, self.counterfactuals)
+            object.__setattr__(self, "n_changed", changed.sum(axis=1))
 
     def __len__(self):
         return len(self.X)
@@ -269,32 +307,20 @@ class Explanation:
     def __iter__(self):
         return (self[row] for row in range(len(self)))
 
+    @cached_property
+    def _lines_of_rows(self):
+        # Once for all rows: whoever iterates asks for them one by one.
+        return _rows.lines_of_rows(self.candidate_details["row"], len(self))
+
     def __getitem__(self, key):
-        if isinstance(key, Integral) and not isinstance(key, bool | np.bool_):
-            if not -len(self) <= key < len(self):
-                raise IndexError(
-                    f"row {key} of an explanation of {_rendering.count(len(self))}"
-                )
-            key = [key]
-        elif not isinstance(key, slice):
-            key = np.asarray(key)
-            if key.size == 0:
-                key = key.astype(np.intp)
-            if key.ndim != 1 or key.dtype.kind not in "biu":
-                raise TypeError(
-                    "The rows of an explanation are chosen by an integer, a slice, a "
-                    "boolean mask or an array of positions, got "
-                    f"{key.ndim}-dimensional values of type {key.dtype}."
-                )
-        positions = np.arange(len(self))[key]
+        positions = _rows.positions_of(key, len(self))
         chosen = {
-            name: _take_each(getattr(self, name), positions)
-            for name in _PER_ROW
-            if name != "candidates"
+            name: _rows.take_each(getattr(self, name), positions) for name in _PER_ROW
         }
-        chosen["candidates"] = [self.candidates[position] for position in positions]
-        chosen["candidate_details"] = _take_details(self.candidate_details, positions)
-        return replace(self, **chosen)
+        details = _rows.take_lines(
+            self.candidate_details, self._lines_of_rows, positions
+        )
+        return replace(self, **chosen, candidate_details=details)
 
     def __repr__(self):
         if len(self) == 0:
@@ -302,15 +328,27 @@ class Explanation:
         before = self.uncertainty_before.total.mean()
         after = self.uncertainty_after.total.mean()
         measure, unit = self._measure
-        shift = _rendering.measured(before, after, unit)
+        shift = _words.measured(before, after, unit)
         mean = "mean " if len(self) > 1 else ""
-        rows = _rendering.count(len(self))
+        rows = _words.count(len(self))
         return f"<Explanation of {rows} by {self.method}: {mean}{measure} {shift}>"
 
     @property
     def _measure(self):
         """Name and unit of the uncertainty; the unit of a target is not known."""
         return ("entropy", "nats") if self.is_classification else (_SPREAD, None)
+
+    @property
+    def _seeks_sure(self):
+        """Whether the question was for the nearest sure row."""
+        return self.distance_weight is None and self.target is not None
+
+    @property
+    def _judged(self):
+        """The uncertainty that was to fall, before and after."""
+        weights = weights_of_parts(self.kind)
+        both = (self.uncertainty_before, self.uncertainty_after)
+        return [np.asarray(weighted_sum(weights, parts)) for parts in both]
 
     @property
     def _labels(self):
@@ -343,36 +381,13 @@ class Explanation:
           the training distribution, from 0 to 100; NaN for categories, missing values,
           and numbers whose distribution is not known, such as pixels;
         - `highlighted`: whether a number moved by 15 percentile points or more, or a
-          category changed. A missing value is never highlighted.
+          category changed; a missing value is not highlighted. Where the nearest sure
+          row was asked for (`target` without a `distance_weight`), whatever changed,
+          gaps that are filled as well;
+        - `contribution`: what the change contributes to the fall of the uncertainty,
+          if `contributions` are known.
         """
-        n_rows, n_features = self.X.shape
-        shape = (n_rows, n_features)
-        before, after = np.empty(shape, dtype=object), np.empty(shape, dtype=object)
-        percentiles = np.full((2, *shape), np.nan)
-        highlighted = np.zeros(shape, dtype=bool)
-        tables = _tables.arrays(self.X), _tables.arrays(self.counterfactuals)
-        for j, (column, old, new) in enumerate(zip(self.schema, *tables, strict=True)):
-            before[:, j], after[:, j] = _tables.as_objects(old), _tables.as_objects(new)
-            if column.kind == "category":
-                known = ~(pd.isna(before[:, j]) | pd.isna(after[:, j]))
-                highlighted[known, j] = before[known, j] != after[known, j]
-            elif column.percentiles is not None:
-                percentiles[0, :, j] = _percentile_of(before[:, j], column.percentiles)
-                percentiles[1, :, j] = _percentile_of(after[:, j], column.percentiles)
-                # False where one of them is NaN.
-                moved = np.abs(percentiles[1, :, j] - percentiles[0, :, j])
-                highlighted[:, j] = moved >= _HIGHLIGHT_FROM
-        return pd.DataFrame(
-            {
-                "row": self._labels.repeat(n_features),
-                "feature": list(self.schema.names) * n_rows,
-                "before": before.ravel(),
-                "after": after.ravel(),
-                "percentile_before": percentiles[0].ravel(),
-                "percentile_after": percentiles[1].ravel(),
-                "highlighted": highlighted.ravel(),
-            }
-        )
+        return _facts.changes(self)
 
     def to_frame(self):
         """Put rows, counterfactuals and figures side by side in one wide frame.
@@ -384,52 +399,17 @@ class Explanation:
             groups `"original"` and `"counterfactual"` hold the features, so that
             `frame["counterfactual"]` is a frame like `X`; the group `"prediction"`
             holds `before` and `after`, the group `"uncertainty"` for example
-            `total_before` and `epistemic_after`, and the group `"search"` `distance`,
-            `objective`, `n_iter` and `converged` as far as they are known.
+            `total_before` and `epistemic_after`, the group `"verdict"` `is_sure`,
+            `is_plausible`, `n_changed`, `plausibility_before` and `plausibility`, the
+            group `"contribution"` one column per feature, and the group `"search"`
+            `distance`, `objective`, `n_iter` and `converged`, all of them as far as
+            they are known.
 
         See Also
         --------
         Explanation.changes : The same values as a long frame.
         """
-        columns = {}
-        for group, table in (
-            ("original", self.X),
-            ("counterfactual", self.counterfactuals),
-        ):
-            for name, values in zip(
-                self.schema.names, _tables.pandas_arrays(table), strict=True
-            ):
-                columns[group, name] = values
-        for when in ("before", "after"):
-            prediction = np.asarray(getattr(self, f"prediction_{when}"))
-            if prediction.ndim == 1:
-                columns["prediction", when] = prediction
-            else:
-                for output, values in enumerate(prediction.T):
-                    columns["prediction", f"{when}_{output}"] = values
-        for when in ("before", "reconstructed", "after"):
-            parts = getattr(self, f"uncertainty_{when}")
-            if parts is not None:
-                for kind, values in parts._asdict().items():
-                    columns["uncertainty", f"{kind}_{when}"] = values
-        for name in ("distance", "objective", "n_iter", "converged"):
-            if (values := getattr(self, name)) is not None:
-                columns["search", name] = values
-        # Built under positions: a feature may be called anything, even by a tuple.
-        frame = pd.DataFrame(
-            {position: values for position, values in enumerate(columns.values())},
-            index=self._index,
-        )
-        frame.columns = pd.MultiIndex.from_arrays(
-            [
-                [group for group, _ in columns],
-                pd.Index(
-                    [name for _, name in columns], dtype=object, tupleize_cols=False
-                ),
-            ],
-            names=[None, None],
-        )
-        return frame
+        return _facts.wide_frame(self)
 
     def to_dict(self):
         """Gather the facts as plain Python values, ready for `json.dumps`.
@@ -437,113 +417,27 @@ class Explanation:
         Returns
         -------
         facts : dict
-            - `method`, `measure`, `unit` (None for the unit of the target),
-              `distance_weight`, `threshold`, `note`, `image_shape`;
+            - `method`, `goal` (`"sure"` if the nearest sure row was asked for, else
+              `"surer"`), `measure`, `unit` (None for the unit of the target), `kind`,
+              `target`, `distance_weight`, `threshold`, `note`, `image_shape`,
+              `classes`;
             - `features`: for each column its `name`, `kind` and `decimals`, the
               digits after the point worth showing (None if not known);
             - `rows`: for each row its `row` label; `changes`, a list with the columns
               of :attr:`changes`, one entry per feature; `prediction`, with `before` and
-              `after`; `uncertainty`, with `before`, `after` and `reconstructed`, each
+              `after`, and likewise `probabilities` of all classes, `probability` of the
+              predicted one, `interval`, and `judged`, the uncertainty that was to fall;
+              `uncertainty`, with `before`, `after` and `reconstructed`, each
               with `total`, `aleatoric` and `epistemic`; `uncertainty_explained`,
-              `distance`, `objective`, `n_iter`, `converged`; and `candidates`, a list
+              `distance`, `objective`, `n_iter`, `converged`; `is_sure`,
+              `is_plausible`, `n_changed`, `plausibility_before`, `plausibility`;
+              `verdict`, such as `"sure"` or `"still unsure"`; and `candidates`, a list
               of all counterfactuals with their `values` and figures. An image has
               nested lists of `pixels`, `before` and `after`, in place of `changes`.
 
             What is missing or not finite is None.
         """
-        measure, unit = self._measure
-        features = [
-            {
-                "name": str(column.name),
-                "kind": column.kind,
-                "decimals": _decimals(column),
-            }
-            for column in self.schema
-        ]
-        facts = {
-            "method": self.method,
-            "measure": measure,
-            "unit": unit,
-            "distance_weight": _plain(self.distance_weight),
-            "threshold": _plain(self.threshold),
-            "note": self.note,
-            "image_shape": _plain(self.image_shape),
-            "features": features,
-            "rows": [{"row": _plain(label)} for label in self._labels],
-        }
-        contents = self._image_facts() if self.image_shape else self._change_facts()
-        candidates = self._candidate_facts()
-        for position, row in enumerate(facts["rows"]):
-            row |= contents[position]
-            row["prediction"] = {
-                "before": _plain(_item(self.prediction_before, position)),
-                "after": _plain(_item(self.prediction_after, position)),
-            }
-            row["uncertainty"] = {
-                when: None
-                if (parts := getattr(self, f"uncertainty_{when}")) is None
-                else {
-                    kind: _plain(_item(values, position))
-                    for kind, values in parts._asdict().items()
-                }
-                for when in ("before", "reconstructed", "after")
-            }
-            for name in (
-                "uncertainty_explained",
-                "distance",
-                "objective",
-                "n_iter",
-                "converged",
-            ):
-                values = getattr(self, name)
-                row[name] = None if values is None else _plain(_item(values, position))
-            row["candidates"] = candidates[position]
-        return facts
-
-    def _change_facts(self):
-        n_features = len(self.schema)
-        columns = {
-            name: [_plain(value) for value in values.tolist()]
-            for name, values in self.changes.drop(columns="row").items()
-        }
-        columns["feature"] = [str(name) for name in columns["feature"]]
-        entries = [
-            dict(zip(columns, values, strict=True))
-            for values in zip(*columns.values(), strict=True)
-        ]
-        return [
-            {"changes": entries[row * n_features : (row + 1) * n_features]}
-            for row in range(len(self))
-        ]
-
-    def _image_facts(self):
-        shape = (len(self), *self.image_shape)
-        before = np.asarray(self.X, dtype=float).reshape(shape).tolist()
-        after = np.asarray(self.counterfactuals, dtype=float).reshape(shape).tolist()
-        return [
-            {"pixels": {"before": _plain(a), "after": _plain(b)}}
-            for a, b in zip(before, after, strict=True)
-        ]
-
-    def _candidate_facts(self):
-        facts = [[] for _ in range(len(self))]
-        if not facts:
-            return facts
-        details = self.candidate_details
-        names = [name for name in details.columns if name != "row"]
-        records = zip(*(details[name].tolist() for name in names), strict=True)
-        together = _tables.stack(self.candidates)
-        columns = [_tables.as_objects(values) for values in _tables.arrays(together)]
-        # The candidates of a row stand together, in the order of their ranks.
-        starts = np.cumsum([0, *(len(table) for table in self.candidates)])
-        for row, record in zip(details["row"].tolist(), records, strict=True):
-            entry = {
-                name: _plain(value) for name, value in zip(names, record, strict=True)
-            }
-            position = starts[row] + entry["rank"]
-            entry["values"] = [_plain(column[position]) for column in columns]
-            facts[row].append(entry)
-        return facts
+        return _facts.gather(self)
 
     def summary(self):
         """Say in plain words what changed in each row, and what it did.
@@ -551,12 +445,15 @@ class Explanation:
         Returns
         -------
         text : str
-            One paragraph per row: the highlighted changes, the uncertainty before and
-            after, and whether the prediction stays. It also says when nothing had to
-            change, and when the plain auto-encoding of the row did most of it, so that
-            the changes explain little.
+            One paragraph per row. If the nearest sure row was asked for, the verdict
+            and the changes come first, then the prediction, how far the uncertainty
+            falls and which change brings most of it; it says when no sure row was
+            found, and when the one found is less plausible than was demanded.
+            Otherwise the highlighted changes, the uncertainty and whether the
+            prediction stays; it says when nothing had to change, and when the plain
+            auto-encoding of the row did most of it.
         """
-        return _rendering.summary(self.to_dict())
+        return _words.summary(self.to_dict())
 
     def _repr_html_(self):
         shown = self[: _rendering.MAX_ROWS]
@@ -577,13 +474,56 @@ class Explanation:
             The file written.
         """
         path = Path(path)
-        # Half a surrogate pair, which a name may hold, is no character of UTF-8.
-        path.write_text(
-            _rendering.page(self.to_dict()),
-            encoding="utf-8",
-            errors="xmlcharrefreplace",
-        )
+        # Beside the page and under a name of its own, then renamed: should the disk be
+        # full, an older page stays as it is.
+        part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+        try:
+            # Half a surrogate pair, which a name may hold, is no character of UTF-8.
+            part.write_text(
+                _rendering.page(self.to_dict()),
+                encoding="utf-8",
+                errors="xmlcharrefreplace",
+            )
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
         return path
+
+    def drivers(self):
+        """Tell for each column how much of the uncertainty it drives, over all rows.
+
+        Returns
+        -------
+        frame : DataFrame
+            One line per column of `X`, of polars if `X` is and of pandas otherwise,
+            with the most important one first:
+
+            - `feature`: its name;
+            - `n_changed`: in how many rows it changes;
+            - `mean_contribution`: what it contributes on average to the fall of the
+              uncertainty, over all rows, in the unit of the uncertainty;
+            - `share`: its share of the whole fall; missing if there is none;
+            - `direction`: where it goes where it changes: `"up"` or `"down"` if two
+              thirds of the moves do, else `"both"`, `"filled"` if all that happens is
+              that gaps are filled, the most frequent new category after `"to"`, or
+              `"stays"`;
+            - `median_change`: by how much a number moves where it changes, in the units
+              of `X`.
+
+            Without `contributions`, `mean_contribution` and `share` are left out, and
+            the column that changes most often comes first.
+
+        See Also
+        --------
+        sklearn_clue.plotting.DriversDisplay : The picture of it.
+        """
+        if self.image_shape is not None:
+            raise ValueError(
+                "The rows of this explanation are images, whose pixels are no drivers "
+                "by themselves. Look at explanation.plot(), or at the mean of "
+                "explanation.contributions."
+            )
+        return _tables.frame(_facts.drivers(self), like=self.X)
 
     def plot(self, **kwargs):
         """Draw the explanation.
@@ -591,23 +531,32 @@ class Explanation:
         Parameters
         ----------
         **kwargs : dict
-            Passed on to `from_explanation` of the display.
+            Passed on to `from_explanation` of the display. With `max_rows` single rows
+            are drawn, however many there are.
 
         Returns
         -------
-        display : ExplanationDisplay or ImageExplanationDisplay
-            The picture drawn; of images if `image_shape` is given.
+        display : DriversDisplay, ExplanationDisplay or ImageExplanationDisplay
+            The picture drawn: what drives the uncertainty if there are more than six
+            rows and `contributions` are known, and else single rows; images if
+            `image_shape` is given. The picture says how many rows it leaves out.
         """
-        from sklearn_clue.plotting import ExplanationDisplay, ImageExplanationDisplay
+        from sklearn_clue import plotting
 
-        display = (
-            ExplanationDisplay
-            if self.image_shape is None
-            else (ImageExplanationDisplay)
-        )
+        if self.image_shape is not None:
+            display = plotting.ImageExplanationDisplay
+        elif (
+            len(self) > _MANY
+            and self.contributions is not None
+            and ("max_rows" not in kwargs)
+        ):
+            display = plotting.DriversDisplay
+        else:
+            display = plotting.ExplanationDisplay
         return display.from_explanation(self, **kwargs)
 
 
+_MANY = 6  # rows above which a picture shows them together
 _SPREAD = "standard deviation"
 _NOT_PER_ROW = {
     "schema",
@@ -616,6 +565,9 @@ _NOT_PER_ROW = {
     "image_shape",
     "distance_weight",
     "threshold",
+    "target",
+    "kind",
+    "classes",
     "method",
     "note",
 }
@@ -635,173 +587,3 @@ def balance(explanation):
     uncertainty = total - distance
     share = has_moved.mean()
     return float(-share * abs(uncertainty - distance) / total - (1 - share))
-
-
-def knee_distances(gain, cost, *, max_gain=None, max_cost=None):
-    """Measure how far each point of a trade-off is from gaining all at no cost.
-
-    Parameters
-    ----------
-    gain : array-like of shape (n_points,)
-        What is to be large, for example the uncertainty explained.
-
-    cost : array-like of shape (n_points,)
-        What is to be small, for example the distance from the original rows.
-
-    max_gain : float, default=None
-        What counts as all of the gain; None means the largest one given. To compare
-        methods, pass the largest one of all of them.
-
-    max_cost : float, default=None
-        What counts as all of the cost, likewise.
-
-    Returns
-    -------
-    distances : ndarray of shape (n_points,)
-        0 for all of the gain at no cost, 1 for no gain at all of the cost.
-
-    See Also
-    --------
-    knee_index : The nearest point.
-
-    Notes
-    -----
-    Section 5.1 of the paper: both axes are scaled to [0, 1/√2], and the gain is turned
-    round so that its best value is 0.
-
-    Examples
-    --------
-    >>> from sklearn_clue.explanation import knee_distances
-    >>> knee_distances([0.0, 0.8, 1.0], [0.0, 0.1, 1.0]).round(2)
-    array([0.71, 0.16, 0.71])
-    """
-    gain, cost = np.asarray(gain, dtype=float), np.asarray(cost, dtype=float)
-    # A curve without any gain or cost has no scale of its own.
-    max_gain = max(np.nanmax(gain) if max_gain is None else max_gain, 0.0) or 1.0
-    max_cost = max(np.nanmax(cost) if max_cost is None else max_cost, 0.0) or 1.0
-    return np.hypot(1 - gain / max_gain, cost / max_cost) / np.sqrt(2)
-
-
-def knee_index(gain, cost, *, max_gain=None, max_cost=None):
-    """Find the point of a trade-off that gains most for its cost.
-
-    Parameters
-    ----------
-    gain : array-like of shape (n_points,)
-        What is to be large, for example the uncertainty explained.
-
-    cost : array-like of shape (n_points,)
-        What is to be small, for example the distance from the original rows.
-
-    max_gain : float, default=None
-        What counts as all of the gain; None means the largest one given.
-
-    max_cost : float, default=None
-        What counts as all of the cost, likewise.
-
-    Returns
-    -------
-    index : int
-        Position of the knee point: the one of the smallest knee distance.
-
-    See Also
-    --------
-    knee_distances : The distance of each point.
-
-    Examples
-    --------
-    >>> from sklearn_clue.explanation import knee_index
-    >>> knee_index([0.0, 0.8, 1.0], [0.0, 0.1, 1.0])
-    1
-    """
-    distances = knee_distances(gain, cost, max_gain=max_gain, max_cost=max_cost)
-    return int(np.nanargmin(distances))
-
-
-def _arrays(value):
-    """The arrays, frames or lists with one entry per row that a field holds."""
-    if value is None:
-        return ()
-    return tuple(value) if isinstance(value, Uncertainty | SearchPath) else (value,)
-
-
-def _take_each(value, positions):
-    if value is None:
-        return None
-    if isinstance(value, Uncertainty | SearchPath):
-        return type(value)(*(np.asarray(part)[positions] for part in value))
-    is_frame = _tables.is_frame(value)
-    return _tables.take(value, positions) if is_frame else np.asarray(value)[positions]
-
-
-def _take_details(details, positions):
-    """Lines of the chosen rows, in their new order and under their new positions."""
-    rows = details["row"].to_numpy()
-    order = np.argsort(rows, kind="stable")
-    starts = np.searchsorted(rows[order], positions, side="left")
-    stops = np.searchsorted(rows[order], positions, side="right")
-    counts = stops - starts
-    lines = [order[a:b] for a, b in zip(starts, stops, strict=True)]
-    taken = details.iloc[np.concatenate([*lines, np.empty(0, dtype=np.intp)])]
-    return taken.assign(row=np.repeat(np.arange(len(positions)), counts)).reset_index(
-        drop=True
-    )
-
-
-def _item(values, position):
-    return np.asarray(values)[position]
-
-
-def _percentile_of(values, percentiles):
-    """Where values stand in a distribution: the share below and half of the equal."""
-    values = np.array(
-        [math.nan if pd.isna(value) else float(value) for value in values], dtype=float
-    )
-    known, rank = np.unique(np.asarray(percentiles), return_inverse=True)
-    if len(known) == 1:
-        middle = np.array([50.0])
-    else:
-        grid = np.linspace(0, 100, len(percentiles))
-        middle = np.bincount(rank, weights=grid) / np.bincount(rank)
-        # The schema's percentiles put a value at the middle of its own weight and stay
-        # on the smallest and the largest value beyond: there the inner end is it.
-        middle[0], middle[-1] = grid[rank == 0][-1], grid[rank == len(known) - 1][0]
-    # In a range of one, or differences of huge and of tiny values are no numbers.
-    low, high = np.longdouble(known[0]), np.longdouble(known[-1])
-    span = high - low or np.longdouble(1)
-    values, known = ((part - low) / span for part in (values, known))
-    result = np.interp(values.astype(float), known.astype(float), middle)
-    result[values < known[0] - _SNAP] = 0.0
-    result[values > known[-1] + _SNAP] = 100.0
-    return result
-
-
-def _decimals(column):
-    """Digits after the point that show a hundredth of the spread of a number."""
-    if column.kind == "category" or column.scale is None:
-        return None
-    if column.is_integer:
-        return 0
-    if not 1e-6 < column.scale < 1e15:
-        return None
-    return max(0, 2 - math.floor(math.log10(column.scale)))
-
-
-_JSON_TYPES = {type(None), bool, int, str}
-
-
-def _plain(value):
-    """A value as JSON knows it; what is missing or not finite as None."""
-    if type(value) in _JSON_TYPES:  # nearly all values, and quickly told
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, float | Real):
-        return float(value) if math.isfinite(value) else None
-    return None if value is pd.NA or value is pd.NaT else str(value)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_clue import Explanation, TabularEncoder, Uncertainty, _rendering
+from sklearn_clue import Explanation, TabularEncoder, Uncertainty, _words
 from sklearn_clue.explanation import SearchPath, knee_distances, knee_index
 from sklearn_clue.schema import ColumnSchema, FeatureSchema
 
@@ -475,21 +475,21 @@ def test_summary_of_many_changes():
     ],
 )
 def test_values_are_written_in_the_digits_that_matter(content, decimals, text):
-    assert _rendering.value(content, decimals) == text
+    assert _words.value(content, decimals) == text
 
 
 def test_figures_are_written_in_the_digits_that_matter():
     numbers = (0.0, 0.614, 0.00312, 12345.6, 1.5e9, None, -0.25)
-    assert [_rendering.figure(number) for number in numbers] == [
+    assert [_words.figure(number) for number in numbers] == [
         "0.00",
         "0.61",
         "0.00312",
-        "12346",
+        "12,346",
         "1.5e+09",
         "–",
         "-0.25",
     ]
-    assert _rendering.prediction([5.25, 23456.7]) == "(5.25, 23457)"
+    assert _words.prediction([5.25, 23456.7]) == "(5.25, 23,457)"
 
 
 def test_unknown_uncertainty_breaks_nothing(explanation, tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from sklearn_clue import _rendering
+from sklearn_clue import _words
 from sklearn_clue.plotting._style import BLUE, GREY, check_axes, literal, new_axes
 
 __all__ = ["ExplanationDisplay"]
@@ -102,12 +102,12 @@ class ExplanationDisplay:
             frame = _bars(row, facts)
             changes.append(frame.head(max_features))
             n_left_out.append(max(0, len(frame) - max_features))
-            shift = _rendering.measured(
+            shift = _words.measured(
                 row["uncertainty"]["before"]["total"],
                 row["uncertainty"]["after"]["total"],
                 facts["unit"],
             )
-            titles.append(f"{_rendering.label(row)}: {facts['measure']} {shift}")
+            titles.append(f"{_words.label(row)}: {facts['measure']} {shift}")
         return cls(changes, titles, n_left_out).plot(ax=ax)
 
     def plot(self, ax=None):
@@ -133,7 +133,7 @@ class ExplanationDisplay:
                 gridspec_kw={"height_ratios": heights},
             )[:, 0]
         else:
-            axes = check_axes(ax, (n_rows,), f"{_rendering.count(n_rows)}")
+            axes = check_axes(ax, (n_rows,), f"{_words.count(n_rows)}")
         shifts = np.concatenate([frame["shift"] for frame in self.changes])
         largest = np.nanmax(np.abs(np.append(shifts, 0.0)))
         limit = min(105.0, max(25.0, 1.1 * largest))
@@ -151,7 +151,7 @@ def _bars(row, facts):
     lines = []
     for entry, feature in zip(row["changes"], facts["features"], strict=True):
         old, new = (
-            literal(_rendering.value(entry[when], feature["decimals"]), limit=18)
+            literal(_words.value(entry[when], feature["decimals"]), limit=18)
             for when in ("before", "after")
         )
         before, after = entry["percentile_before"], entry["percentile_after"]
@@ -162,7 +162,7 @@ def _bars(row, facts):
                 "values": old if old == new else f"{old} → {new}",
                 "shift": after - before if measured else np.nan,
                 "highlighted": entry["highlighted"],
-                "size": _rendering.shift(entry),
+                "size": _words.shift(entry),
             }
         )
     frame = pd.DataFrame(lines).sort_values("size", ascending=False, kind="stable")
@@ -195,7 +195,7 @@ def _draw_bars(ax, frame, title, n_left_out):
     if switched.any():
         remarks.append("◆: category changes")
     if n_left_out:
-        remarks.append(f"{_rendering.count(n_left_out, 'feature')} not shown")
+        remarks.append(f"{_words.count(n_left_out, 'feature')} not shown")
     ax.set_xlabel(f"change in percentile points ({', '.join(remarks)})")
     ax.set_title(literal(title, limit=70), loc="left", pad=10)
     ax.spines[["top", "right", "left"]].set_visible(False)

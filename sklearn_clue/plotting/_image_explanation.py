@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sklearn_clue import _rendering
+from sklearn_clue import _rendering, _words
 from sklearn_clue.plotting._style import check_axes, literal, new_axes
 
 __all__ = ["ImageExplanationDisplay"]
@@ -100,12 +100,12 @@ class ImageExplanationDisplay:
             )
         if not facts["rows"]:
             raise ValueError("The explanation has no rows to draw.")
-        pairs = [_rendering.pixels(row) for row in facts["rows"]]
+        pairs = [_words.pixels(row) for row in facts["rows"]]
         unit = facts["unit"] or ""
         captions = [
             tuple(
-                f"{_rendering.figure(row['uncertainty'][when]['total'])} {unit}\n"
-                f"predicts {_rendering.prediction(row['prediction'][when])}"
+                f"{_words.figure(row['uncertainty'][when]['total'])} {unit}\n"
+                f"predicts {_words.prediction(row['prediction'][when])}"
                 for when in ("before", "after")
             )
             for row in facts["rows"]
@@ -115,7 +115,7 @@ class ImageExplanationDisplay:
             np.stack([_drawable(after) for _, after in pairs]),
             np.stack([_rendering.difference(*pair) for pair in pairs]),
             captions,
-            [_rendering.label(row) for row in facts["rows"]],
+            [_words.label(row) for row in facts["rows"]],
             facts["method"],
         ).plot(ax=ax)
 
@@ -139,7 +139,7 @@ class ImageExplanationDisplay:
         if ax is None:
             axes = new_axes(n_rows, 3, (5.6, 1.75 * n_rows + 0.5))
         else:
-            axes = check_axes(ax, (n_rows, 3), f"{_rendering.count(n_rows)} of images")
+            axes = check_axes(ax, (n_rows, 3), f"{_words.count(n_rows)} of images")
         images = np.stack([self.originals, self.counterfactuals])
         low, high = min(0.0, images.min()), images.max() if images.max() > 1 else 1.0
         limit = np.abs(self.differences).max() or 1.0

@@ -1,0 +1,381 @@
+"""Words from the facts of an explanation, as `Explanation.to_dict` gives them.
+
+Nothing here knows a model, a frame or a schema.
+"""
+
+import math
+
+import numpy as np
+
+__all__ = []
+
+_MAX_NAMED = 6  # changes that a paragraph names, if not all of them matter
+
+
+# --- Single values ---
+
+
+def count(number, noun="row"):
+    """Write a number of things: 1 row, 2 rows."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def value(content, decimals=None):
+    """Write a value of the user's table; `decimals` are given for numbers only."""
+    if content is None:
+        return "missing"
+    if isinstance(content, bool) or not isinstance(content, int | float):
+        return str(content)
+    if isinstance(content, int):
+        return str(content) if decimals is None else f"{content:,}"
+    if abs(content) >= 1e15:
+        return f"{content:.6g}"
+    if decimals is None:
+        return str(int(content)) if content.is_integer() else f"{content:.6g}"
+    text = f"{content:,.{decimals}f}"
+    return text[1:] if float(text.replace(",", "")) == 0 and text[0] == "-" else text
+
+
+def two_values(entry, feature):
+    """Write a value before and after a change, in digits that tell the two apart."""
+    both = entry["before"], entry["after"]
+    old, new = (value(content, feature["decimals"]) for content in both)
+    if old != new or both[0] == both[1]:
+        return old, new
+    if all(isinstance(content, float) for content in both):
+        for decimals in range((feature["decimals"] or 0) + 1, 16):
+            old, new = (f"{content:,.{decimals}f}" for content in both)
+            if old != new:
+                return old, new
+    return repr(both[0]), repr(both[1])
+
+
+def figure(number):
+    """Write a figure of ours, such as an entropy."""
+    if number is None or not math.isfinite(number):
+        return "–"
+    if number == 0 or 0.005 <= abs(number) < 1000:
+        return f"{number:.2f}"
+    return f"{number:,.0f}" if 1000 <= abs(number) < 1e7 else f"{number:.3g}"
+
+
+def measured(before, after, unit):
+    """Write how an uncertainty moves, with its unit."""
+    return f"{figure(before)} → {figure(after)}" + (f" {unit}" if unit else "")
+
+
+def percent(share):
+    """Write a share; what is not all or nothing never reads as such."""
+    if 0.995 <= share < 1:
+        return ">99 %"
+    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+
+
+def label(row):
+    """Write what a row is called; a bare number needs a word with it."""
+    name = row["row"]
+    return f"row {name}" if isinstance(name, int) else value(name)
+
+
+def prediction(content):
+    """Write a predicted class, mean, or means of several outputs."""
+    if isinstance(content, list):
+        return f"({', '.join(prediction(entry) for entry in content)})"
+    if isinstance(content, float) and not 1000 <= abs(content) < 1e7:
+        return f"{content:.4g}"
+    return value(content, 0 if isinstance(content, float) else None)
+
+
+# --- Parts of sentences ---
+
+
+def predicted(row, facts):
+    """Write what is predicted, before and after, with how likely or how exact it is.
+
+    Classes have their probabilities, and means of a regression their interval or their
+    deviation, as far as they are known.
+    """
+    return tuple(_predicted(row, facts, when) for when in ("before", "after"))
+
+
+def _predicted(row, facts, when):
+    content, text = row["prediction"][when], prediction(row["prediction"][when])
+    if row["probability"] is not None:
+        return f"{text} {percent(row['probability'][when])}"
+    if facts["unit"] or not isinstance(content, float):
+        return text
+    if row["interval"] is not None:
+        low, high = row["interval"][when]
+        return f"{text} ({prediction(low)} to {prediction(high)})"
+    return plus_minus(content, row["uncertainty"][when]["total"])
+
+
+def plus_minus(mean, deviation):
+    """Write a mean and its deviation with the digits that the latter is worth."""
+    if not deviation or not 1e-6 < deviation < 1e15:
+        return prediction(mean)
+    decimals = max(0, 1 - math.floor(math.log10(deviation)))
+    return f"{value(mean, decimals)} ± {value(deviation, decimals)}"
+
+
+def prediction_moves(row, facts):
+    """Write the prediction before and after: good 54 % → 71 %."""
+    old, new = predicted(row, facts)
+    both = row["prediction"]
+    if facts["unit"] and both["before"] == both["after"]:
+        if row["probability"] is None:
+            return f"prediction unchanged ({old})"
+        return f"prediction {old} → {percent(row['probability']['after'])}"
+    return f"prediction {old} → {new}"
+
+
+def judged_measure(facts):
+    """Name the uncertainty that was to fall."""
+    kind = "" if facts["kind"] == "total" else f"{facts['kind']} "
+    return f"{kind}{facts['measure']}"
+
+
+def fall(row):
+    """How far the uncertainty fell that was to fall, or NaN."""
+    before, after = row["judged"]["before"], row["judged"]["after"]
+    return math.nan if before is None or after is None else before - after
+
+
+def share(entry, row):
+    """The share of the fall that the change of one feature brings, or None."""
+    if entry.get("contribution") is None or not fall(row) > 0:
+        return None
+    return entry["contribution"] / fall(row)
+
+
+def main_driver(row, facts):
+    """Name the change that lowers the uncertainty most: most of it by amount (71 %)."""
+    if facts["image_shape"] is not None:
+        return None
+    pairs = [
+        (part, feature["name"])
+        for entry, feature in zip(row["changes"], facts["features"], strict=True)
+        if (part := share(entry, row))
+    ]
+    if len(pairs) < 2:  # a single change has done it all, and needs no words
+        return None
+    part, name = max(pairs, key=lambda pair: pair[0])
+    much = "most of it" if part > 0.505 else "the largest part"
+    against = ", others work against it" if part > 1.005 else ""
+    return f"{much} by {name} ({percent(part)}{against})"
+
+
+def change(entry, feature):
+    """Write the change of one feature."""
+    return f"{feature['name']} {' → '.join(two_values(entry, feature))}"
+
+
+def shift(entry):
+    """Measure a change in percentile points; a changed category counts as all of 100.
+
+    What cannot be measured counts as 0.
+    """
+    old, new = entry["percentile_before"], entry["percentile_after"]
+    if old is None or new is None:
+        return 100.0 if entry["highlighted"] else 0.0
+    return abs(new - old)
+
+
+def listed(texts):
+    """Write an enumeration: a, b and c."""
+    *most, last = texts
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+# --- Sentences ---
+
+
+def summary(facts):
+    """Write one paragraph per row."""
+    write = _verdict_paragraph if facts["goal"] == "sure" else _paragraph
+    # Names and values may hold line breaks.
+    return "\n".join(" ".join(write(row, facts).splitlines()) for row in facts["rows"])
+
+
+def sentence(row, facts):
+    """Say what would make the model sure of a row; the verdict comes first."""
+    what = _conditions(row, facts)
+    if row["verdict"] == "already sure":
+        return "Sure already: nothing needs to change."
+    if not row["is_sure"]:
+        if what is None:
+            return "Still unsure: no surer row was found."
+        return f"Still unsure: no sure row was found. Least unsure if {what}."
+    if what is None:
+        return "Sure, and nothing changes."
+    old, new = (prediction(row["prediction"][when]) for when in ("before", "after"))
+    other = f" of {new} instead of {old}" if "another class" in row["verdict"] else ""
+    text = f"Would be sure{other} if {what}."
+    if row["is_plausible"] is False:
+        text += f" But such a row is less believable than asked{_plausibility(row)}."
+    return text
+
+
+def _plausibility(row):
+    found = row["plausibility"]
+    return "" if found is None else f" (plausibility {figure(found)})"
+
+
+def _verdict_paragraph(row, facts):
+    before, after = row["judged"]["before"], row["judged"]["after"]
+    text = f"{judged_measure(facts)} {measured(before, after, facts['unit'])}"
+    text += f" (sure up to {figure(facts['target'])})"
+    driver = main_driver(row, facts)
+    parts = [prediction_moves(row, facts), f"{text}, {driver}" if driver else text]
+    if row["verdict"] == "already sure":
+        old = predicted(row, facts)[0]
+        parts = [
+            f"prediction {old}",
+            f"{judged_measure(facts)} {figure(before)} {facts['unit'] or ''}".rstrip()
+            + f" (sure up to {figure(facts['target'])})",
+        ]
+    more = "; ".join(parts)
+    return f"{label(row)}: {sentence(row, facts)} {more[0].upper()}{more[1:]}."
+
+
+def _conditions(row, facts):
+    """Write what would have to be otherwise, or None if nothing is."""
+    if "pixels" in row:
+        return _pixels_changed(row, "changed clearly")
+    pairs = zip(row["changes"], facts["features"], strict=True)
+    changed = [pair for pair in pairs if pair[0]["highlighted"]]
+    if not changed:
+        return None
+    changed.sort(key=lambda pair: (-(share(pair[0], row) or 0), -shift(pair[0])))
+    first, *others = [_condition(*pair) for pair in changed]
+    # One verb serves them all: amount were 2,100 ... and housing own ...
+    texts = [" were ".join(first), *(" ".join(other) for other in others)]
+    return listed(texts)
+
+
+def _condition(entry, feature):
+    old, new = two_values(entry, feature)
+    if isinstance(entry["after"], float) and feature["decimals"]:
+        old, new = _without_zeros(old, new)
+    if entry["before"] is None:
+        return feature["name"], f"known to be {new}"
+    return feature["name"], f"{new} instead of {old}"
+
+
+def _without_zeros(old, new):
+    """Drop digits after the point that are zero in both numbers."""
+    known = [text for text in (old, new) if text != "missing"]
+    while all("." in text and text[-1] in "0." for text in known):
+        known = [text[:-1] for text in known]
+    return old if len(known) == 1 else known[0], known[-1]
+
+
+def _pixels_changed(row, verb):
+    before, after = pixels(row)
+    if np.array_equal(before, after):
+        return None
+    changed = np.abs(after - before).max(axis=0) > 0.1 * pixel_range([row])[1]
+    if callable(verb):
+        verb = verb(changed.sum())
+    return f"{changed.sum()} of {changed.size} pixels {verb}"
+
+
+def _paragraph(row, facts):
+    """Say what changed in a row, where the distance was weighed against the fall."""
+    unit, threshold = facts["unit"], facts["threshold"]
+    before, after = (_total(row, when) for when in ("before", "after"))
+    parts = [_what_changed(row, facts)]
+
+    text = f"{facts['measure']} {measured(before, after, unit)}"
+    if threshold is not None and before > threshold:
+        side = "below" if after <= threshold else "still above"
+        text += f", {side} the threshold of {figure(threshold)}"
+    if driver := main_driver(row, facts):
+        text += f", {driver}"
+    parts.append(text)
+    if after > before:
+        parts.append("the model is less sure than before")
+
+    rebuilt = _total(row, "reconstructed")
+    if before > after and before - rebuilt >= (before - after) / 2:
+        much = "most" if rebuilt > after else "all"
+        parts.append(
+            f"plain auto-encoding alone leads to {figure(rebuilt)}, {much} of the way"
+        )
+    if row["probability"] is None:
+        # The deviation of a mean is the measure, which was told already.
+        old, new = (prediction(row["prediction"][when]) for when in ("before", "after"))
+        is_same = facts["measure"] == "entropy" and old == new
+        parts.append(
+            f"prediction unchanged ({old})" if is_same else f"prediction {old} → {new}"
+        )
+    else:
+        parts.append(prediction_moves(row, facts))
+    if row["converged"] is False:
+        parts.append(f"the search had not settled after {row['n_iter']} steps")
+    return f"{label(row)}: {'; '.join(parts)}."
+
+
+def _total(row, when):
+    """A total uncertainty, or NaN, which is neither above nor below anything."""
+    parts = row["uncertainty"][when]
+    return math.nan if parts is None or parts["total"] is None else parts["total"]
+
+
+def _what_changed(row, facts):
+    if "pixels" in row:
+        text = _pixels_changed(
+            row, lambda n: "changes clearly" if n == 1 else "change clearly"
+        )
+        return _why_unchanged(row, facts) if text is None else text
+    pairs = zip(row["changes"], facts["features"], strict=True)
+    highlighted = [pair for pair in pairs if pair[0]["highlighted"]]
+    if highlighted:
+        highlighted.sort(key=lambda pair: -shift(pair[0]))
+        texts = [change(*pair) for pair in highlighted[:_MAX_NAMED]]
+        if (more := len(highlighted) - len(texts)) > 0:
+            texts.append(f"{more} more")
+        return listed(texts)
+    if all(entry["before"] == entry["after"] for entry in row["changes"]):
+        return _why_unchanged(row, facts)
+    moves = zip(row["changes"], facts["features"], strict=True)
+    moves = [pair for pair in moves if shift(pair[0]) > 0]
+    if not moves:
+        return "no feature moves far"
+    largest = max(moves, key=lambda pair: shift(pair[0]))
+    points = min(round(shift(largest[0])), 14)  # it is less than 15
+    return (
+        "no feature moves by 15 percentile points or more (most: "
+        f"{change(*largest)}, {points} points)"
+    )
+
+
+def _why_unchanged(row, facts):
+    threshold = facts["threshold"]
+    if threshold is not None and _total(row, "before") <= threshold:
+        return "nothing needs to change, the model does not reject this row"
+    return "nothing changes, no surer row was found nearby"
+
+
+def verdicts(facts):
+    """Count the verdicts of all rows: 4 sure, 1 still unsure."""
+    found = [row["verdict"] for row in facts["rows"]]
+    order = sorted(set(found), key=lambda name: (-found.count(name), name))
+    return ", ".join(f"{found.count(name):,} {name}" for name in order)
+
+
+# --- Pixels ---
+
+
+def pixels(row):
+    """Return both images of a row, of shape (n_channels, height, width)."""
+    images = (np.asarray(row["pixels"][when]) for when in ("before", "after"))
+    return [image[None] if image.ndim == 2 else image for image in images]
+
+
+def pixel_range(rows):
+    """Darkest and brightest value: 0 and 1 unless the pixels leave that range."""
+    images = [image for row in rows for image in pixels(row)]
+    low = min(0.0, *(image.min() for image in images))
+    high = max(image.max() for image in images)
+    return low, high if high > 1 else 1.0
