@@ -177,7 +177,8 @@ class BaseUncertaintyExplainer(
         self._shares_steps = predictor.shares_steps
         self._image_shape = image_shape
         self.threshold_ = self._learn_threshold(parts.total)
-        self._fit_method(self._problem_of(x))
+        before = Uncertainty(*map(torch.as_tensor, parts)), torch.as_tensor(prediction)
+        self._fit_method(self._problem_of(x, before=before))
         self.estimator_ = estimator
         return self
 
@@ -461,7 +462,7 @@ class BaseUncertaintyExplainer(
 
     # ------------------------------------------------------------------------------
 
-    def _problem_of(self, x, limits=None):
+    def _problem_of(self, x, limits=None, before=None):
         """The problem to explain encoded rows."""
         return SearchProblem(
             self._provider,
@@ -470,6 +471,7 @@ class BaseUncertaintyExplainer(
             weights=weights_of_parts(self.uncertainty),
             model=self._model(),
             limits=limits,
+            before=before,
         )
 
     def _explain(self, X, trade_offs):
@@ -482,12 +484,12 @@ class BaseUncertaintyExplainer(
         shown = space.display(X)
         x0 = space.encode_display(shown)
         problem = self._problem_of(x0, space.limits(shown, x0))
+        unit = unit_of(self._provider)
+        results = Results(problem, space, shown, unit, self._in_words, self._about())
         method = self._method(trade_offs)
         found = run_in_batches(
             method, problem, self.batch_size, self.n_jobs, self.verbose
         )
-        unit = unit_of(self._provider)
-        results = Results(problem, space, shown, unit, self._in_words, self._about())
         candidates = results.judge_candidates(found)
         explanations = []
         for value, *each in zip(trade_offs, found, candidates, strict=True):

@@ -32,11 +32,7 @@ class Objective:
         self.x0 = problem.x0
         self.weight = torch.zeros_like(problem.x0[:, 0]) + weight
         self.prediction_weight = prediction_weight
-        self.prediction = None
-        if prediction_weight:
-            everyone = torch.arange(len(problem))
-            with torch.no_grad():
-                _, self.prediction = problem.judge(problem.x0, everyone)
+        self.prediction = problem.before[1] if prediction_weight else None
 
     def cost(self, x, rows):
         """Ask the model about rows; gradients reach x."""

@@ -74,6 +74,9 @@ class SearchProblem:
     limits : pair of arrays of the shape of x0, default=None
         Lowest and highest values of what may become of each row.
 
+    before : pair, default=None
+        What `judge` says of the rows, if that is known.
+
     Attributes
     ----------
     x0, low, high : Tensor of shape (n_rows, n_encoded)
@@ -81,7 +84,15 @@ class SearchProblem:
     """
 
     def __init__(
-        self, provider, schema, x0, *, weights=(1.0, 0.0, 0.0), model=None, limits=None
+        self,
+        provider,
+        schema,
+        x0,
+        *,
+        weights=(1.0, 0.0, 0.0),
+        model=None,
+        limits=None,
+        before=None,
     ):
         self.provider = provider
         self.schema = schema
@@ -91,6 +102,7 @@ class SearchProblem:
         self.low, self.high = (
             (None, None) if limits is None else map(torch.as_tensor, limits)
         )
+        self._before = before
         self._valid = _clip_pixels if schema is None else ValidRows(schema)
 
     def __len__(self):
@@ -100,9 +112,21 @@ class SearchProblem:
         """The problem of some of the rows, each as often as it is named."""
         part = copy.copy(self)
         part.x0 = self.x0[rows]
+        if self._before is not None:
+            parts, prediction = self._before
+            parts = Uncertainty(*(values[rows] for values in parts))
+            part._before = parts, prediction[rows]
         if self.low is not None:
             part.low, part.high = self.low[rows], self.high[rows]
         return part
+
+    @property
+    def before(self):
+        """Uncertainty and prediction of the rows themselves."""
+        if self._before is None:
+            with torch.no_grad():
+                self._before = self.judge(self.x0, torch.arange(len(self)))
+        return self._before
 
     def judge(self, x, rows):
         """Ask about valid rows.

@@ -47,7 +47,11 @@ class Judged(NamedTuple):
     def ask(cls, problem, table, x, rows):
         """Judge rows that belong to those of a problem."""
         with one_thread(), torch.no_grad():
-            parts, prediction = problem.judge(torch.as_tensor(x), rows)
+            return cls.of(table, x, *problem.judge(torch.as_tensor(x), rows))
+
+    @classmethod
+    def of(cls, table, x, parts, prediction):
+        """Take what the model has said, as tensors."""
         parts = Uncertainty(*(part.numpy() for part in parts))
         return cls(table, x, parts, prediction.numpy())
 
@@ -141,8 +145,8 @@ class Results:
         self.unit = unit
         self.in_words = in_words
         self.about = about
-        x0, everyone = problem.x0.numpy(), torch.arange(len(problem))
-        self.before = Judged.ask(problem, shown, x0, everyone)
+        with one_thread():
+            self.before = Judged.of(shown, problem.x0.numpy(), *problem.before)
 
     def in_units(self, parts):
         """Uncertainty in the unit of the user."""
