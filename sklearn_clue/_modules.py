@@ -172,10 +172,12 @@ class _StackedOutputs(torch.autograd.Function):
 class ValidRows(nn.Module):
     """Make valid rows of decoded ones, with gradients as if nothing had happened.
 
-    A category becomes its most probable value and a whole number is rounded inside
-    its range, as when the row is decoded for the user. In the backward pass both are
-    the identity (straight-through, App. B.3): a category then has the gradient of its
-    softmax.
+    A category becomes its most probable value and a number is rounded to the decimals
+    of its column, whole ones inside their range, as when the row is decoded for the
+    user. In the backward pass both are the identity (straight-through, App. B.3): a
+    category then has the gradient of its softmax.
+
+    No row becomes one with a missing or a pooled value, unless its bounds allow that.
 
     Parameters
     ----------
@@ -186,29 +188,60 @@ class ValidRows(nn.Module):
     def __init__(self, schema):
         super().__init__()
         self.blocks = schema.blocks
-        integers = [column for column in schema.numbers if column.is_integer]
-        self.register_buffer(
-            "positions", torch.tensor([column.span[0] for column in integers]).long()
-        )
-        for name in ("center", "scale", "low", "high"):
-            values = [float(getattr(column, name)) for column in integers]
+        gapped = [column for column in schema.numbers if column.has_gap]
+        rounded = [column for column in schema.numbers if column.decimals is not None]
+        for name, positions in (
+            ("described", schema.described_index),
+            ("gaps", [column.gap_position for column in gapped]),
+            ("gapped", [column.span[0] for column in gapped]),
+            ("positions", [column.span[0] for column in rounded]),
+        ):
+            self.register_buffer(name, torch.as_tensor(positions).long())
+        infinity = float("inf")
+        for name, values in (
+            ("center", [column.center for column in rounded]),
+            ("scale", [column.scale for column in rounded]),
+            ("steps", [10.0**column.decimals for column in rounded]),
+            ("low", [c.low if c.is_integer else -infinity for c in rounded]),
+            ("high", [c.high if c.is_integer else infinity for c in rounded]),
+        ):
             self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
+        # Of a column that has nothing else to offer, the first will do.
+        lone = [column.span[0] for column in schema.categories if not column.categories]
+        self.register_buffer("lone", torch.tensor(lone).long())
 
-    def forward(self, x):
-        """Map decoded rows of shape (n_rows, n_encoded) to valid ones."""
+    def forward(self, x, low=None, high=None):
+        """Map decoded rows of shape (n_rows, n_encoded) to valid ones.
+
+        With bounds of the same shape, inside of these: positions of missing and pooled
+        values are open to the rows whose upper bound is above zero there.
+        """
+        if low is not None:
+            x = x.clamp(low, high)
         with torch.no_grad():
+            closed = torch.zeros_like(x, dtype=torch.bool)
+            closed[:, self.described] = True
+            closed[:, self.lone] = False
+            if high is not None:
+                closed = high <= 0
             valid = x.clone()
             for block in self.blocks:
-                indicators = x[:, block]
+                indicators = x[:, block].masked_fill(closed[:, block], -torch.inf)
                 valid[:, block] = nn.functional.one_hot(
                     indicators.argmax(1), indicators.shape[1]
                 ).to(x.dtype)
             if len(self.positions):
                 numbers = x[:, self.positions] * self.scale + self.center
-                numbers = numbers.round().clamp(self.low, self.high)
+                numbers = (numbers * self.steps).round() / self.steps
+                numbers = numbers.clamp(self.low, self.high)
                 valid[:, self.positions] = ((numbers - self.center) / self.scale).to(
                     x.dtype
                 )
+            is_gap = (x[:, self.gaps] > 0.5) & ~closed[:, self.gaps]
+            valid[:, self.gaps] = is_gap.to(x.dtype)
+            valid[:, self.gapped] *= ~is_gap
+            if low is not None:
+                valid = valid.clamp(low, high)
             # Zero wherever nothing changed, so that those values are kept exactly.
             shift = valid - x
             changed = shift != 0

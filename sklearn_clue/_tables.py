@@ -229,6 +229,11 @@ def pandas_arrays(X):
     return [s.array for _, s in X.items()] if is_pandas_df(X) else arrays(X)
 
 
+def gaps(X):
+    """Where values are missing, as a mask of shape (n_rows, n_columns)."""
+    return np.column_stack([pd.isna(cells) for cells in arrays(X)])
+
+
 def kind_of(column):
     """Whether the dtype of a column of a frame is that of a number or a category."""
     dtype = column.values.dtype
@@ -240,6 +245,8 @@ def kind_of(column):
         found = inferred(column)
         if found == "decimal":
             raise TypeError(_unsupported(column.name, "decimal.Decimal"))
+        if found in ("date", "datetime", "datetime64", "timedelta", "timedelta64"):
+            raise TypeError(_unsupported(column.name, found))
         # Steps that handle numbers and text together, such as SimpleImputer, make
         # objects of both. scikit-learn reads such numbers as numbers.
         numbers = ("integer", "floating", "mixed-integer-float")
@@ -250,10 +257,16 @@ def kind_of(column):
 
 
 def _unsupported(name, dtype):
+    start = f"Column {name!r} has dtype {dtype}, which is neither a number nor a "
+    if str(dtype).lower().startswith(("date", "timestamp")):
+        return (
+            f"{start}category. Convert it to the parts that matter, for example\n"
+            f"    X['month'] = X[{name!r}].dt.month  # or year, dayofweek, hour\n"
+            f"    X = X.drop(columns={name!r})"
+        )
     return (
-        f"Column {name!r} has dtype {dtype}, which is neither a number nor a category. "
-        "Convert it before (a date, for example, to the days since a fixed one, and "
-        "decimals with astype(float)), or drop it."
+        f"{start}category. Convert it (decimals with astype(float), a duration with "
+        ".dt.total_seconds()), or drop it."
     )
 
 
@@ -275,6 +288,8 @@ def as_numbers(column):
     """Values of a column as integers or float64, with NaN for a missing value."""
     values, kind = column.values, column.values.dtype.kind
     is_text = kind == "O" and values.dtype != object  # a string or categorical dtype
+    if kind in "mM":
+        raise TypeError(_unsupported(column.name, column.dtype))
     if is_text or kind not in "iubfOUS":
         raise TypeError(
             f"Column {column.name!r} has dtype {column.dtype}, which is not a number. "
@@ -514,19 +529,27 @@ def pack_dtype(dtype):
     if isinstance(dtype, np.dtype):
         return {"numpy": dtype.str}
     if isinstance(dtype, pd.CategoricalDtype):
-        inner = pack_dtype(dtype.categories.dtype)
-        return {"pandas": "category", "ordered": dtype.ordered, "values": inner}
+        return {
+            "pandas": "category",
+            "ordered": dtype.ordered,
+            "values": pack_dtype(dtype.categories.dtype),
+            "categories": tuple(dtype.categories.tolist()),
+        }
     if isinstance(dtype, pd.api.extensions.ExtensionDtype):
         if pandas_dtype(str(dtype)) == dtype:
             return {"pandas": str(dtype)}
     if hasattr(dtype, "base_type"):
-        return {"polars": dtype.base_type().__name__}
+        packed = {"polars": dtype.base_type().__name__}
+        if packed["polars"] == "Enum":
+            packed["categories"] = tuple(dtype.categories.to_list())
+        return packed
     return dtype
 
 
 def unpack_dtype(packed, categories):
     if not isinstance(packed, dict):
         return packed
+    categories = packed.get("categories", categories)
     if "numpy" in packed:
         return np.dtype(packed["numpy"])
     if "polars" in packed:

@@ -4,7 +4,7 @@
 """
 
 import warnings
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
@@ -12,11 +12,12 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import has_fit_parameter
 
-from sklearn_clue import _tables
+from sklearn_clue import _columns, _tables
 from sklearn_clue._tables import Column
 from sklearn_clue._validation import (
     MAX_MAGNITUDE,
     DocLinkMixin,
+    Interval,
     StrOptions,
     _check_feature_names_in,
     _fit_context,
@@ -30,16 +31,14 @@ from sklearn_clue.schema import ColumnSchema, FeatureSchema
 
 __all__ = ["TabularEncoder"]
 
-# Text with more different values than this, which are few rows each, names something.
-MANY_CATEGORIES = 30
-
 
 class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimator):
     """Encode a table of numbers and categories for a network, and decode it again.
 
     Numbers are standardised to zero mean and unit variance; a constant column becomes
     zero. Each category gets a full block of indicators, one per known value: none is
-    dropped or merged, because :meth:`inverse_transform` must find the way back.
+    dropped, because :meth:`inverse_transform` must find the way back. Columns with
+    missing values get an indicator of that in addition.
 
     Parameters
     ----------
@@ -52,6 +51,26 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         - boolean array-like of shape (n_features,): a mask of the categories.
         - array-like of int or of str: positions or names of the categories.
         - None: no column is a category.
+
+    missing : {"indicate", "refuse"}, default="indicate"
+        What to do about missing values: NaN, None, NaT or `pandas.NA`. With
+        `"indicate"`, a missing number is encoded as the mean of its column, and an
+        indicator in the same block says that it is missing; a missing category is a
+        category of its own. Columns without missing values in `fit` have no such
+        indicator. `"refuse"` raises an error.
+
+    handle_unknown : {"warn", "error"}, default="warn"
+        What to do about categories that were not seen in `fit`, and about missing
+        values in columns that had none. With `"warn"` they say nothing: a category is
+        encoded as zeros, a number as the mean of its column, and one warning names
+        the columns and values. `"error"` raises an error.
+
+    min_frequency : "auto", int, float or None, default="auto"
+        How many rows a category must have for an indicator of its own. Rarer ones of
+        the same column share one. A whole number counts rows, or adds up their
+        weights; a fraction is a share of those where the column is not missing.
+        `"auto"` means 0.005 in columns with more than 30 values, and else None, which
+        pools nothing.
 
     Attributes
     ----------
@@ -81,11 +100,17 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
     Decoding restores integers by rounding, inside the range seen in `fit`. They come
     back exactly as long as they lie within 2**52 of the mean if encoded in float64, or
     2**23 in float32 (a little less where `numpy.longdouble` is no longer than a
-    double). Floats are not clipped to any range, and come back within rounding of the
-    column's spread.
+    double). Floats are not clipped to any range. They are rounded to as many decimals
+    as the column had in `fit`, if these were six or fewer, and else come back within
+    rounding of the column's spread. A pooled category comes back as the most frequent
+    one that shares its indicator; explanations give back what a row held.
 
-    Missing values are refused: fill them first, for example with
-    :class:`sklearn.impute.SimpleImputer`.
+    Dates are refused. Which parts of a date matter is the user's to say::
+
+        X["month"] = X["date"].dt.month  # or year, dayofweek, hour
+        X = X.drop(columns="date")
+
+    A duration is a number: `X["wait"].dt.total_seconds()`.
 
     Examples
     --------
@@ -105,17 +130,44 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
     >>> encoder.inverse_transform([[0.31, 0.4, 0.6]])
        age color
     0   33   red
+
+    What is missing is told apart from the mean.
+
+    >>> gaps = pd.DataFrame({"age": [20.0, None, 40.0]})
+    >>> TabularEncoder().fit_transform(gaps)
+    array([[-1.,  0.],
+           [ 0.,  1.],
+           [ 1.,  0.]])
     """
 
     _parameter_constraints: dict = {
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        "missing": [StrOptions({"indicate", "refuse"})],
+        "handle_unknown": [StrOptions({"warn", "error"})],
+        "min_frequency": [
+            StrOptions({"auto"}),
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Real, 0, 1, closed="neither"),
+            None,
+        ],
     }
 
-    def __init__(self, categorical_features="from_dtype"):
+    def __init__(
+        self,
+        categorical_features="from_dtype",
+        *,
+        missing="indicate",
+        handle_unknown="warn",
+        min_frequency="auto",
+    ):
         self.categorical_features = categorical_features
+        self.missing = missing
+        self.handle_unknown = handle_unknown
+        self.min_frequency = min_frequency
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "indicate"
         # `input_tags.categorical` stays False, as in HistGradientBoosting: a bare array
         # holds numbers, and the tag would make the common checks round theirs.
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
@@ -158,7 +210,10 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
             Standard scores and indicators; float32 if all of X is, else float64.
         """
         check_is_fitted(self, "schema_")
-        return self._encode(X)
+        strangers = Strangers()
+        encoded = self._encode(X, strangers)
+        strangers.tell()
+        return encoded
 
     def inverse_transform(self, X):
         """Decode X to the container, columns and dtypes seen in `fit`.
@@ -187,7 +242,9 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
                 "transform returns them."
             )
         columns = [
-            Column(column.name, _decode(column, X[:, column.block]), column.dtype)
+            Column(
+                column.name, _columns.decode(column, X[:, column.block]), column.dtype
+            )
             for column in self.schema_
         ]
         return _tables.assemble(columns, self._template, index)
@@ -205,7 +262,8 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         -------
         feature_names_out : ndarray of str
             A number keeps its name; a category `color` of value `red` gives
-            `color_red`.
+            `color_red`. The indicators of pooled and of missing values are called
+            `color_infrequent` and `color_missing`.
         """
         check_is_fitted(self, "schema_")
         names = _check_feature_names_in(self, input_features)
@@ -215,6 +273,8 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
                 encoded_names += [f"{name}_{value}" for value in column.categories]
             else:
                 encoded_names.append(name)
+            encoded_names += [f"{name}_infrequent"] if column.pooled else []
+            encoded_names += [f"{name}_missing"] if column.has_gap else []
         return np.asarray(encoded_names, dtype=object)
 
     def _pack_state(self, state):
@@ -225,38 +285,48 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
     def _unpack_state(self, state):
         if "_template" in state:
             state["_template"] = _tables.unpack_template(state["_template"])
-        return state
+        # Files from before there was a choice.
+        first = {"missing": "refuse", "handle_unknown": "error", "min_frequency": None}
+        return {**first, **state}
 
-    def _fit(self, X, sample_weight=None, *, allow_missing=False):
-        """Fit; with `allow_missing`, learn from the values that are there."""
+    def _fit(self, X, sample_weight=None, *, ignore_gaps=False, give_hints=True):
+        """Fit; with `ignore_gaps`, missing values leave no trace."""
         X = _tables.check_rows(self, X, reset=True)
-        columns = _tables.columns(X)
-        kinds = self._learn_kinds(columns, is_frame=_tables.is_frame(X))
-        arrays = _clean(columns, kinds, allow_missing=allow_missing)
+        columns, is_frame = _tables.columns(X), _tables.is_frame(X)
+        kinds = self._learn_kinds(columns, is_frame=is_frame)
+        arrays = self._read(columns, kinds, ignore_gaps=ignore_gaps)
         weight = check_weights(sample_weight, X)
 
         schema, start = [], 0
         for column, kind, array in zip(columns, kinds, arrays, strict=True):
-            present = ~pd.isna(array) & (weight > 0)
-            array = array[present]
-            if len(array) == 0:
+            is_gap = np.asarray(pd.isna(array))
+            present = ~is_gap & (weight > 0)
+            array, its_weight = array[present], weight[present]
+            has_gap = not ignore_gaps and bool((is_gap & (weight > 0)).any())
+            if not (len(array) or has_gap):
                 raise ValueError(
                     f"Column {column.name!r} holds missing values only, so there is "
                     "nothing to learn from it. Drop the column."
                 )
             if kind == "category":
-                facts = {"categories": _learn_categories(column.name, array)}
-            else:
-                facts = _learn_number(
-                    array, weight[present], _tables.is_integer(column)
+                facts = _columns.learn_category(
+                    column.name, array, its_weight, self.min_frequency
                 )
-            stop = start + len(facts.get("categories", (None,)))
+                n_positions = len(facts["categories"]) + bool(facts.get("pooled"))
+            else:
+                is_integer = _tables.is_integer(column)
+                facts = _columns.learn_number(
+                    array, its_weight, is_integer, _is_float32(column)
+                )
+                n_positions = 1
+            stop = start + n_positions + has_gap
             schema.append(
                 ColumnSchema(
                     name=column.name,
                     kind=kind,
                     span=(start, stop),
                     dtype=column.dtype,
+                    has_gap=has_gap,
                     **facts,
                 )
             )
@@ -266,49 +336,72 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         self._template = _tables.take(X, slice(0))
         if isinstance(X, np.ndarray) and X.dtype.kind in "US" and "number" in kinds:
             self._template = self._template.astype(object)  # text is no number
+        if is_frame and give_hints:
+            _give_hints(self.schema_, arrays)
         return self
 
-    def _encode(self, X, *, allow_missing=False):
-        """Encode; with `allow_missing`, an absent value is NaN wherever it lives."""
+    def _encode(self, X, strangers, *, hide_gaps=False):
+        """Encode, and note down what was not seen in `fit`.
+
+        With `hide_gaps`, what is missing or unknown is NaN in the whole block.
+        """
         X = _tables.check_rows(self, X, reset=False)
         columns = _tables.columns(X)
         if _tables.is_frame(X):
             self._check_kinds(columns)
         kinds = [column.kind for column in self.schema_]
-        arrays = _clean(columns, kinds, allow_missing=allow_missing)
-
-        all_float32 = all(str(column.dtype).lower() == "float32" for column in columns)
+        arrays = self._read(columns, kinds, ignore_gaps=hide_gaps)
         encoded = np.zeros(
             (len(arrays[0]), self.schema_.n_encoded),
-            dtype=np.float32 if all_float32 else np.float64,
+            dtype=np.float32 if all(map(_is_float32, columns)) else np.float64,
         )
-        unseen = []
         for column, array in zip(self.schema_, arrays, strict=True):
-            block = encoded[:, column.block]
-            if column.kind == "number":
-                scores = _standardise(array, column)
-                _check_magnitude(scores, array, column.name)
-                block[:, 0] = scores
-                continue
-            codes = _codes(array, column.categories)
-            rows = np.flatnonzero(codes >= 0)
-            block[rows, codes[rows]] = 1
-            if len(rows) < len(codes):
-                missing = pd.isna(array)
-                block[missing] = np.nan
-                strange = pd.unique(array[(codes < 0) & ~missing])
-                if len(strange):
-                    unseen.append(
-                        f"column {column.name!r} holds {listing(strange.tolist())} "
-                        f"besides the known {listing(column.categories)}"
-                    )
-        if unseen:
-            raise ValueError(
-                f"X holds categories that were not seen in fit: {'; '.join(unseen)}. "
-                "Replace them by known ones, fit on rows that hold them, or declare "
-                "all possible values with a pandas CategoricalDtype before fit."
+            is_gap, is_strange = _columns.encode(
+                column, array, encoded[:, column.block], hide_gaps=hide_gaps
             )
+            if is_strange.any():
+                strangers.add_values(column, pd.unique(array[is_strange]))
+            if is_gap.any() and not (column.has_gap or hide_gaps):
+                strangers.add_gaps(column)
+        if self.handle_unknown == "error":
+            strangers.refuse()
         return encoded
+
+    def _read(self, columns, kinds, *, ignore_gaps):
+        """Plain values per column; an error names columns that may not be as they are.
+
+        Numbers come as integer or float64 arrays, with NaN for a missing value;
+        categories as object arrays or pandas categoricals.
+        """
+        arrays = [
+            _tables.as_numbers(column)
+            if kind == "number"
+            else _tables.as_categories(column)
+            for column, kind in zip(columns, kinds, strict=True)
+        ]
+        missing = [
+            f"{column.name!r} ({count} of {len(array)} rows)"
+            for column, array in zip(columns, arrays, strict=True)
+            if (count := int(pd.isna(array).sum()))
+        ]
+        if missing and self.missing == "refuse" and not ignore_gaps:
+            raise ValueError(
+                "Input X contains NaN: values are missing in column "
+                f"{', '.join(missing)}. Fill them in with an imputer before encoding, "
+                "such as sklearn.impute.SimpleImputer or sklearn_clue.VAEACImputer, "
+                "drop those rows or columns, or set missing='indicate'."
+            )
+        infinite = [
+            f"{column.name!r} ({count} of {len(array)} rows)"
+            for column, array in zip(columns, arrays, strict=True)
+            if (count := _count_infinite(array) or _count_infinite(column.values))
+        ]
+        if infinite:
+            raise ValueError(
+                f"Input X contains infinity in column {', '.join(infinite)}. Replace "
+                "infinite values by finite ones, or drop those rows."
+            )
+        return arrays
 
     def _learn_kinds(self, columns, *, is_frame):
         """Decide for each column whether it is a number or a category."""
@@ -332,9 +425,10 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         if not isinstance(self.categorical_features, str):
             return  # the user decided about the kinds, not the dtypes
         for column, known in zip(columns, self.schema_, strict=True):
-            found = _tables.inferred(column)
-            if found == "empty" or (found and known.kind == "category"):
-                continue  # nothing to tell, or numbers that are categories
+            if (_tables.inferred(column) and known.kind == "category") or np.all(
+                pd.isna(column.values)
+            ):
+                continue  # numbers that are categories, or nothing to tell
             kind = _tables.kind_of(column)
             if kind != known.kind:
                 raise ValueError(
@@ -344,12 +438,82 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
                 )
 
 
+class Strangers:
+    """What rows hold that was not there in `fit`, over one or several tables."""
+
+    def __init__(self):
+        self.values, self.gaps = {}, {}
+
+    def add_values(self, column, values):
+        """Note categories that are not known."""
+        self.values.setdefault(column, {}).update(dict.fromkeys(values.tolist()))
+
+    def add_gaps(self, column):
+        """Note that values are missing in a column that was complete."""
+        self.gaps[column] = None
+
+    def tell(self):
+        """Warn, if there is something to tell."""
+        if self.values or self.gaps:
+            warnings.warn(
+                f"{self._words()} They count as no information: zeros for a category, "
+                "the mean of the column for a number.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def refuse(self):
+        """Raise an error, if there is something to tell."""
+        if self.values or self.gaps:
+            raise ValueError(
+                f"{self._words()} Replace them by known ones, fit on rows that hold "
+                "them, declare all possible values with a pandas CategoricalDtype "
+                "before fit, or set handle_unknown='warn'."
+            )
+
+    def _words(self):
+        words = []
+        if self.values:
+            unseen = "; ".join(
+                f"column {column.name!r} holds {listing(list(values))} besides the "
+                f"known {listing(column.categories + column.pooled)}"
+                for column, values in self.values.items()
+            )
+            words.append(f"X holds categories that were not seen in fit: {unseen}.")
+        if self.gaps:
+            names = listing([column.name for column in self.gaps])
+            words.append(
+                f"Values are missing in columns that were complete in fit: {names}."
+            )
+        return " ".join(words)
+
+
+def encode_quietly(encoder, X, strangers):
+    """Encode by any transformer; one of ours notes strangers down, and warns not."""
+    if isinstance(unfrozen(encoder), TabularEncoder):
+        return unfrozen(encoder)._encode(X, strangers)
+    return np.asarray(encoder.transform(X))
+
+
+def unfrozen(encoder):
+    """What a FrozenEstimator holds, or the encoder itself."""
+    return getattr(encoder, "estimator", encoder)
+
+
 class EncoderOwner:
     """What estimators that own an encoder do with it: check, fit, encode.
 
     For a mixin left of `BaseEstimator`, with the parameter `encoder`: None means a
     `TabularEncoder`, `"passthrough"` that rows are encoded already.
     """
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        encoder = TabularEncoder() if self.encoder is None else unfrozen(self.encoder)
+        tags.input_tags.allow_nan = (
+            isinstance(encoder, TabularEncoder) and encoder.missing == "indicate"
+        )
+        return tags
 
     def _check_rows(self, X, *, reset):
         """Check the shape and names of the user's rows; the encoder checks the rest."""
@@ -370,10 +534,21 @@ class EncoderOwner:
 
     def _encode(self, X):
         """Turn the user's rows into what the networks see, as float32."""
+        (encoded,) = self._encode_tables([X])
+        return encoded
+
+    def _encode_tables(self, tables):
+        """Encode one table after the other, with one warning for all of them."""
+        strangers = Strangers()
+        for X in tables:
+            yield self._encode_table(X, strangers)
+        strangers.tell()
+
+    def _encode_table(self, X, strangers):
         encoded = X
         if self.encoder_ is not None:
             rows = _tables.named(X, getattr(self, "feature_names_in_", None))
-            encoded = np.asarray(self.encoder_.transform(rows))
+            encoded = encode_quietly(self.encoder_, rows, strangers)
         with naming("X"):
             encoded = check_array(
                 encoded, dtype=np.float64, estimator=self, input_name="X"
@@ -392,7 +567,7 @@ def _warn_of_names(columns, kinds):
         except TypeError:
             continue  # unhashable, which is refused when categories are learned
         n_rows = len(column.values)
-        if n_values > MANY_CATEGORIES and n_values > n_rows / 2:
+        if n_values > _columns.MANY_CATEGORIES and n_values > n_rows / 2:
             warnings.warn(
                 f"Column {column.name!r} is taken as a category, and has {n_values} "
                 f"different values in {n_rows} rows. Little can be learned from it, "
@@ -401,6 +576,32 @@ def _warn_of_names(columns, kinds):
                 UserWarning,
                 stacklevel=2,
             )
+
+
+def _give_hints(schema, arrays):
+    """Name columns that say nothing, or nothing that another one does not say."""
+    hints, same = [], {}
+    for column, array in zip(schema, arrays, strict=True):
+        known = (column.categories or ()) + column.pooled
+        if not known and column.low is None:
+            hints.append(f"{column.name!r} is missing in all rows")
+        elif column.low == column.high and len(known) < 2 and not column.has_gap:
+            hints.append(f"{column.name!r} has one value only")
+        facts = (column.kind, column.categories, column.center, column.percentiles)
+        for name, other in same.setdefault(facts, []):
+            if pd.Series(array).equals(pd.Series(other)):
+                hints.append(f"{column.name!r} repeats {name!r}")
+                break
+        else:
+            same[facts].append((column.name, array))
+    if hints:
+        warnings.warn(
+            f"Some columns say nothing new: {'; '.join(hints[:5])}"
+            f"{' and others' if len(hints) > 5 else ''}. They do no harm, but consider "
+            "to drop them.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _chosen_positions(choice, names, is_frame):
@@ -445,111 +646,12 @@ def _chosen_positions(choice, names, is_frame):
     )
 
 
-def _clean(columns, kinds, *, allow_missing):
-    """Return plain values per column, or say which columns are missing or infinite.
-
-    Numbers come as integer or float64 arrays, with NaN for a missing value; categories
-    as object arrays or pandas categoricals.
-    """
-    arrays = [
-        _tables.as_numbers(column)
-        if kind == "number"
-        else _tables.as_categories(column)
-        for column, kind in zip(columns, kinds, strict=True)
-    ]
-    missing = [
-        f"{column.name!r} ({count} of {len(array)} rows)"
-        for column, array in zip(columns, arrays, strict=True)
-        if (count := int(pd.isna(array).sum()))
-    ]
-    if missing and not allow_missing:
-        raise ValueError(
-            f"Input X contains NaN: values are missing in column {', '.join(missing)}. "
-            "Fill them in with an imputer before encoding, such as "
-            "sklearn.impute.SimpleImputer or sklearn_clue.VAEACImputer, or drop those "
-            "rows or columns."
-        )
-    infinite = [
-        f"{column.name!r} ({count} of {len(array)} rows)"
-        for column, array in zip(columns, arrays, strict=True)
-        if (count := _count_infinite(array) or _count_infinite(column.values))
-    ]
-    if infinite:
-        raise ValueError(
-            f"Input X contains infinity in column {', '.join(infinite)}. Replace "
-            "infinite values by finite ones, or drop those rows."
-        )
-    return arrays
-
-
 def _count_infinite(values):
     return int(np.isinf(values).sum()) if values.dtype.kind == "f" else 0
 
 
-def _learn_categories(name, values):
-    if isinstance(values, pd.Categorical):
-        return tuple(values.categories.tolist())
-    try:
-        found = pd.unique(values).tolist()
-        types = sorted({type(value).__name__ for value in found})
-        if len(types) > 1:
-            raise TypeError(f"the values mix the types {', '.join(types)}")
-        return tuple(sorted(found))
-    except TypeError as error:  # unhashable or unordered values
-        raise TypeError(
-            f"Column {name!r} cannot be read as a category: {error}. The values of "
-            "such an argument must be all strings or all numbers: convert them, for "
-            "example with astype(str)."
-        ) from error
-
-
-def _codes(values, categories):
-    """Position of each value among the categories; -1 for a stranger."""
-    index = _object_index(categories)
-    if isinstance(values, pd.Categorical):
-        # Look the few categories up rather than the many rows; the last entry serves
-        # the code -1 that pandas gives to a missing value.
-        table = index.get_indexer(_object_index(values.categories))
-        return np.append(table, -1)[values.codes]
-    return index.get_indexer(_object_index(values))
-
-
-def _object_index(values):
-    # Objects, so that values are compared as Python does, and tuples stay whole.
-    return pd.Index(values, dtype=object, tupleize_cols=False)
-
-
-def _learn_number(values, weight, is_integer):
-    # Of the sorted distinct values, so that order and repetition of the rows leave no
-    # trace in the last digit.
-    values, position = np.unique(values, return_inverse=True)
-    weight = np.bincount(position, weights=weight)
-    low, high = values[0], values[-1]
-    center, scale = float(low), 1.0
-    if low < high:
-        # Statistics of the position within the seen range: sums neither overflow for
-        # huge values nor vanish for tiny ones.
-        span = np.longdouble(high) - np.longdouble(low)
-        position = (values.astype(np.longdouble) - np.longdouble(low)) / span
-        mean = np.average(position, weights=weight)
-        variance = np.average((position - mean) ** 2, weights=weight)
-        center = float(low + span * mean)
-        scale = float(span * np.sqrt(variance)) or 1.0
-    # Hazen's percentiles: a value stands at the middle of its own weight.
-    rank = (np.cumsum(weight) - weight / 2) / weight.sum()
-    # Their differences stay finite for huge values, divided by a power of two.
-    divisor = 2.0**64 if max(abs(float(low)), abs(float(high))) > 1e290 else 1.0
-    percentiles = divisor * np.interp(
-        np.linspace(0, 1, 101), rank, values.astype(np.float64) / divisor
-    )
-    python_type = int if is_integer else float
-    return {
-        "center": center,
-        "scale": scale,
-        "low": python_type(low),
-        "high": python_type(high),
-        "percentiles": tuple(percentiles.tolist()),
-    }
+def _is_float32(column):
+    return str(column.dtype).lower() == "float32"
 
 
 def as_float32(encoded):
@@ -563,57 +665,3 @@ def as_float32(encoded):
             "columns first, as TabularEncoder does."
         )
     return encoded.astype(np.float32)
-
-
-def _check_magnitude(scores, values, name):
-    """Refuse numbers so far out that a network would answer with NaN."""
-    is_far = np.abs(scores) > MAX_MAGNITUDE
-    if is_far.any():
-        raise ValueError(
-            f"Column {name!r} holds {float(values[is_far][0]):.6g}, more than "
-            f"{MAX_MAGNITUDE:.0e} standard deviations of the training rows away from "
-            "their mean. Networks cannot compute with such a number: correct it, or "
-            "leave out the row."
-        )
-
-
-def _standardise(values, column):
-    if column.is_integer:
-        # Integers beyond 2**53 are no float64; where the platform has a longer
-        # float their differences survive.
-        values = values.astype(np.longdouble)
-    center, scale, divisor = _halved(column)
-    if divisor != 1:
-        values = values / divisor
-    with np.errstate(over="ignore"):  # what is too large is refused after
-        return (values - center) / scale
-
-
-_LARGEST = np.finfo(np.float64).max
-
-
-def _halved(column):
-    """Centre, scale, and what they were divided by so that differences stay finite."""
-    # Without a loss: powers of two, and far from the smallest numbers.
-    divisor = 2.0 if abs(column.center) > 1e290 else 1.0
-    return column.center / divisor, column.scale / divisor, divisor
-
-
-def _decode(column, encoded):
-    """Turn the encoded block of a column into its values."""
-    if column.kind == "category":
-        return _object_index(column.categories).to_numpy()[encoded.argmax(axis=1)]
-    if not column.is_integer:
-        center, scale, divisor = _halved(column)
-        with np.errstate(over="ignore"):
-            decoded = divisor * (encoded[:, 0].astype(np.float64) * scale + center)
-        return decoded.clip(-_LARGEST, _LARGEST)
-    decoded = np.rint(
-        encoded[:, 0].astype(np.longdouble) * column.scale + column.center
-    )
-    # What the cast cannot hold lies outside the seen range, and is overwritten.
-    with np.errstate(invalid="ignore"):
-        values = decoded.astype(np.int64 if column.high < 2**63 else np.uint64)
-    values[decoded <= column.low] = column.low
-    values[decoded >= column.high] = column.high
-    return values

@@ -2,6 +2,18 @@
 
 Code that loops over columns (likelihoods, distances, displays) takes a schema, and
 never the encoder that learned it.
+
+Each column has one stretch of encoded space, its `block`:
+
+- a number: its standard score;
+- a category: one indicator per known value; then, if rare values were pooled in `fit`,
+  one for all of them;
+- at the end of either, if values were missing in `fit`: one that says so.
+
+A missing number has the score 0, the mean. Where there is no position for what a row
+holds, such as a category that was not seen in `fit`, the whole block is zero. The
+indicators of rare and of missing values describe rows as they are, and no change leads
+there: `n_proposed` counts the positions before them.
 """
 
 from collections.abc import Hashable
@@ -39,6 +51,13 @@ class ColumnSchema:
     categories : tuple, default=None
         The known values of a category, in the order of their indicators.
 
+    pooled : tuple, default=()
+        The rare values of a category that share one indicator, the most frequent one
+        first.
+
+    has_gap : bool, default=False
+        Whether values were missing in `fit`, so that there is an indicator of that.
+
     center : float, default=None
         Of a number, which is encoded as `(value - center) / scale`.
 
@@ -53,6 +72,13 @@ class ColumnSchema:
 
     percentiles : tuple of float, default=None
         The training percentiles 0, 1, ..., 100 of a number, in the user's units.
+
+    decimals : int, default=None
+        Digits after the point that the training values of a number have; None if they
+        have more than six.
+
+    atoms : tuple of float, default=()
+        Values that many rows share, in a number that has others all around: no rain.
 
     See Also
     --------
@@ -75,14 +101,18 @@ class ColumnSchema:
 
     name: Hashable
     kind: str
+    categories: tuple | None = None
+    pooled: tuple = ()
+    has_gap: bool = False
     span: tuple[int, int]
     dtype: Any
-    categories: tuple | None = None
     center: float | None = None
     scale: float | None = None
     low: float | None = None
     high: float | None = None
     percentiles: tuple[float, ...] | None = None
+    decimals: int | None = None
+    atoms: tuple[float, ...] = ()
 
     def __getstate__(self):
         state = {**vars(self), "dtype": pack_dtype(self.dtype)}
@@ -106,6 +136,21 @@ class ColumnSchema:
     def is_integer(self):
         """Whether the column is a number that only takes whole values."""
         return isinstance(self.low, Integral)
+
+    @property
+    def n_proposed(self):
+        """Number of positions, at the front, that a change may lead to."""
+        return len(self.categories or ()) or 1
+
+    @property
+    def pooled_position(self):
+        """Encoded position that says that a value is rare, or None."""
+        return self.span[0] + len(self.categories) if self.pooled else None
+
+    @property
+    def gap_position(self):
+        """Encoded position that says that a value is missing, or None."""
+        return self.span[1] - 1 if self.has_gap else None
 
 
 @dataclass(frozen=True)
@@ -175,6 +220,17 @@ class FeatureSchema:
     def blocks(self):
         """Slices of the encoded positions of the categories, one per column."""
         return tuple(column.block for column in self.categories)
+
+    @property
+    def described_index(self):
+        """Encoded positions of rare and missing values, where no change leads."""
+        positions = [
+            position
+            for column in self
+            for position in (column.pooled_position, column.gap_position)
+            if position is not None
+        ]
+        return np.array(positions, dtype=np.intp)
 
     def column(self, name):
         """Look up a column by its name.

@@ -23,6 +23,7 @@ LAYERS = [
     {"bayesian", "generative"},
     {"providers", "_modules"},
     {"uncertainty", "encoding"},
+    {"_columns"},
     {"schema"},
     {
         "_parallel",

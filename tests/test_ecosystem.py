@@ -119,7 +119,7 @@ def test_grid_search_over_nested_parameters(table):
         n_jobs=2,
         error_score="raise",
     )
-    # Ages unseen in a fold would be an error, as they should.
+    # Ages unseen in a fold would be a warning.
     X = X.assign(age=X["age"] % 2)
     search.fit(X, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()

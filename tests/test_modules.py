@@ -112,7 +112,7 @@ def test_gradient_of_outputs_is_that_of_autograd(sizes):
 
 def _encoded_table():
     table = pd.DataFrame(
-        {"n": [1, 4, 9, 12], "x": [0.5, 1.0, -2.0, 0.1], "c": list("abca")}
+        {"n": [1, 4, 9, 12], "x": [0.5, 1.0, -2.0, 1 / 3], "c": list("abca")}
     )
     return TabularEncoder().fit(table)
 

@@ -170,7 +170,8 @@ def test_masked_cells_are_missing():
     X = np.ma.masked_array(rng.normal(size=(30, 2)), mask=rng.random((30, 2)) < 0.3)
     X.data[X.mask] = 1e6
     with pytest.raises(ValueError, match="Input X contains NaN"):
-        TabularEncoder().fit(X)
+        TabularEncoder(missing="refuse").fit(X)
+    assert TabularEncoder().fit(X).schema_.n_encoded == 4
     imputer = VAEACImputer(2, (5,), max_iter=2, random_state=0)
     with pytest.warns(ConvergenceWarning):
         filled = imputer.fit(X).transform(X)

@@ -220,10 +220,8 @@ class NetworkPosterior(
         """Check rows to predict, and encode them chunk by chunk as asked for."""
         check_is_fitted(self, "coefs_")
         X = self._check_rows(X, reset=False)
-        return (
-            self._encode(_safe_indexing(X, rows))
-            for rows in gen_batches(len(X), ROWS_PER_CHUNK)
-        )
+        chunks = gen_batches(len(X), ROWS_PER_CHUNK)
+        return self._encode_tables(_safe_indexing(X, rows) for rows in chunks)
 
     def _outputs(self, chunks, reduce, axis=0):
         """Run encoded rows through all draws, in blocks that bound the memory.

@@ -160,7 +160,9 @@ class SearchProblem:
 
     def valid(self, x, rows):
         """Make rows that the user could have, within the limits."""
-        return self.within_limits(self._valid(x), rows)
+        if self.low is None:
+            return self._valid(x)
+        return self._valid(x, self.low[rows], self.high[rows])
 
     def within_limits(self, x, rows):
         """Move what is outside of the limits to their edge."""
@@ -189,8 +191,8 @@ class SearchProblem:
         return self.valid(torch.cat(pieces), rows)
 
 
-def _clip_pixels(x):
-    return x.clamp(0, 1)
+def _clip_pixels(x, low=0.0, high=1.0):
+    return x.clamp(0, 1).clamp(low, high)
 
 
 def with_slope(function, x):

@@ -14,7 +14,12 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_clue import _tables
-from sklearn_clue.encoding import TabularEncoder
+from sklearn_clue.encoding import (
+    Strangers,
+    TabularEncoder,
+    encode_quietly,
+    unfrozen,
+)
 from sklearn_clue.exceptions import EncodingMismatchError
 from sklearn_clue.persistence import VersionedState
 from sklearn_clue.providers import names_after
@@ -85,6 +90,8 @@ class EncodedSpace:
         `"increase"` or `"decrease"`.
     """
 
+    fill_missing = False
+
     def __init__(self, steps, encoder, X, immutable_features, feature_ranges):
         self.steps = steps
         self.encoder = encoder
@@ -110,14 +117,18 @@ class EncodedSpace:
         return X
 
     def encode(self, X):
-        """Take the user's rows to encoded space, as float64."""
-        return self.encode_inputs(self.to_inputs(X))
+        """Take the user's rows to encoded space, as float64; warn of strangers."""
+        strangers = Strangers()
+        x = self.encode_inputs(self.to_inputs(X), strangers)
+        strangers.tell()
+        return x
 
-    def encode_display(self, X):
-        """Take rows as explanations show them to encoded space."""
+    def encode_display(self, X, strangers=None):
+        """Take rows as explanations show them to encoded space, without a warning."""
+        inputs = X if self._has_names else np.asarray(X)
         if self.is_invertible:
-            return self.encode(X)
-        return self.encode_inputs(X if self._has_names else np.asarray(X))
+            inputs = self.to_inputs(X)
+        return self.encode_inputs(inputs, strangers)
 
     def display(self, X):
         """The user's rows as explanations show them: raw if there is a way back."""
@@ -141,10 +152,10 @@ class EncodedSpace:
             "have no inverse_transform that leads back to the raw table."
         )
 
-    def encode_inputs(self, inputs):
+    def encode_inputs(self, inputs, strangers=None):
         """Take rows as the predictor gets them to encoded space, as float64."""
         if self.encoder is not None:
-            inputs = self.encoder.transform(inputs)
+            inputs = encode_quietly(self.encoder, inputs, strangers or Strangers())
         return np.array(inputs, dtype=np.float64)  # pandas gives views not to write to
 
     # And back ---------------------------------------------------------------------
@@ -230,19 +241,19 @@ class EncodedSpace:
         return is_undone
 
     def _schema_of_inputs(self, inputs):
-        schema = getattr(_unfrozen(self.encoder), "schema_", None)
+        schema = getattr(unfrozen(self.encoder), "schema_", None)
         if schema is not None:
             return schema
         n_encoded = self.encode_inputs(_tables.take(inputs, slice(1))).shape[1]
         return plain_schema(_tables.names(inputs), n_encoded)
 
     def _schema_of_display(self, X):
-        if isinstance(_unfrozen(self.encoder), PixelScaler):
+        if isinstance(unfrozen(self.encoder), PixelScaler):
             return self.schema
         if not self.steps and any(c.percentiles is not None for c in self.schema):
             return self.schema
         # Some columns may hold missing values, which a step fills in.
-        return TabularEncoder()._fit(self.display(X), allow_missing=True).schema_
+        return TabularEncoder()._fit(self.display(X), give_hints=False).schema_
 
     # Constraints ------------------------------------------------------------------
 
@@ -265,14 +276,42 @@ class EncodedSpace:
                 "feature_ranges, or the steps that mix columns."
             )
 
-    def constrained(self, immutable_features, feature_ranges):
+    def constrained(self, immutable_features, feature_ranges, fill_missing=False):
         """The same space under other constraints."""
         space = copy.copy(self)
         space._read_constraints(immutable_features, feature_ranges)
+        space.fill_missing = fill_missing
         return space
+
+    def blanks(self, X, x0):
+        """Cells that tell a model nothing: missing ones, and unknown categories.
+
+        Parameters
+        ----------
+        X : {ndarray, DataFrame}
+            Rows as `display` gives them.
+
+        x0 : ndarray of shape (n_rows, n_encoded)
+            The same rows, encoded.
+
+        Returns
+        -------
+        is_blank : ndarray of bool of shape (n_rows, n_columns)
+            They keep their value, unless `fill_missing` is true. The price of filling
+            one is its distance from what `x0` holds: 2 for a missing category, as for
+            any change of a category, and for a number 1 and the distance to the mean.
+        """
+        is_blank = _tables.gaps(X)
+        for j, column in enumerate(self.schema):
+            if column.kind == "category":
+                is_blank[:, j] |= ~x0[:, column.block].any(1)
+        return is_blank
 
     def limits(self, X, x0):
         """Bounds of encoded rows, from the constraints and the rows they start from.
+
+        No row may become one with a missing or a pooled value. Those that are may stay
+        so, and missing values must, unless `fill_missing` is true.
 
         Parameters
         ----------
@@ -287,7 +326,13 @@ class EncodedSpace:
         limits : Limits or None
             None if there are no constraints.
         """
-        if not self._immutable and not self._ranges:
+        described = self.schema.described_index
+        is_blank = self.blanks(X, x0) if self.is_columnwise else np.zeros((1, 1), bool)
+        if is_blank.any():
+            strangers = Strangers()
+            self.encode_display(X, strangers)
+            strangers.tell()
+        elif not (self._immutable or self._ranges or len(described)):
             return None
         low, high = np.full_like(x0, -np.inf), np.full_like(x0, np.inf)
         ranges = self._bounds(X, _tables.arrays(X))
@@ -297,13 +342,18 @@ class EncodedSpace:
             bounds = {j: pair[side] for j, pair in pairs if pair[side] is not None}
             if bounds:
                 moved = self.encode_display(_tables.with_columns(X, bounds))
-            for j in bounds:
-                block = self.schema.columns[j].block
+            for j, bound in bounds.items():
+                at, is_open = self.schema.columns[j].span[0], pd.isna(bound)
                 is_low = (side == 0) == self._is_rising[j]
-                (low if is_low else high)[:, block] = moved[:, block]
-        for position in self._immutable:
-            block = self.schema.columns[position].block
-            low[:, block] = high[:, block] = x0[:, block]
+                side_of_row = low if is_low else high
+                side_of_row[~is_open, at] = moved[~is_open, at]
+        high[:, described] = np.where(x0[:, described] > 0, np.inf, 0)
+        for j, column in enumerate(self.schema):
+            is_fixed = np.full(len(x0), j in self._immutable)
+            if self.is_columnwise and not self.fill_missing:
+                is_fixed |= is_blank[:, j]
+            rows = np.flatnonzero(is_fixed)
+            low[rows, column.block] = high[rows, column.block] = x0[rows, column.block]
         return Limits(low, high)
 
     def _bounds(self, X, own):
@@ -457,7 +507,7 @@ def check_same_space(space, generator, inputs):
     if schema is None:  # an image has none
         return
     difference = schema.describe_difference(space.schema)
-    if difference is None and not hasattr(_unfrozen(space.encoder), "schema_"):
+    if difference is None and not hasattr(unfrozen(space.encoder), "schema_"):
         # Plain numbers do not say how they were made: compare some.
         rows = _tables.take(inputs, slice(100))
         encoder = getattr(generator, "encoder_", None)
@@ -473,10 +523,6 @@ def check_same_space(space, generator, inputs):
 
 
 # Steps -----------------------------------------------------------------------------
-
-
-def _unfrozen(estimator):
-    return getattr(estimator, "estimator", estimator)
 
 
 def _fills_only(before, after):

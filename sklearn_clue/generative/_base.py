@@ -192,7 +192,10 @@ class BaseGenerative(
             return 0.0
         log_scale = np.log([column.scale for column in self.schema_.numbers])
         if present is None:
-            return log_scale.sum()
+            present = np.ones_like(x)
+            for column in self.schema_.numbers:
+                if column.has_gap:
+                    present[:, column.span[0]] -= x[:, column.gap_position]
         return present[:, self.schema_.numeric_index] @ log_scale
 
     def _auto_latent_dim(self):

@@ -211,9 +211,10 @@ VARIANCE_PACE = 10.0
 class FeatureGroup(NamedTuple):
     """Neighbouring positions of encoded space with one kind of distribution."""
 
-    kind: str  # "gaussian", "bernoulli" or "categorical"
+    kind: str  # "gaussian", "bernoulli", "categorical" or "gapped"
     start: int
     stop: int
+    has_gap: bool = False  # whether the last position says that a value is missing
 
 
 def feature_groups(schema, number_kind="gaussian"):
@@ -230,12 +231,14 @@ def feature_groups(schema, number_kind="gaussian"):
     Returns
     -------
     groups : tuple of FeatureGroup
-        Neighbouring numbers make one group, each category makes its own.
+        Neighbouring numbers make one group; each category makes its own, and so does
+        a `"gapped"` number, which is missing or has a Gaussian.
     """
     groups = []
     for column in schema:
-        if column.kind == "category":
-            groups.append(FeatureGroup("categorical", *column.span))
+        if column.kind == "category" or column.has_gap:
+            kind = "categorical" if column.kind == "category" else "gapped"
+            groups.append(FeatureGroup(kind, *column.span, column.has_gap))
         elif groups and groups[-1].kind == number_kind:
             groups[-1] = groups[-1]._replace(stop=column.span[1])
         else:
@@ -247,8 +250,9 @@ class MixedLikelihood(nn.Module):
     """Distributions of all columns given one output of a decoder per position.
 
     The output is the mean of a Gaussian, the logit of a Bernoulli, or one of the
-    logits of a category. With predicted variances there are as many outputs again, for
-    the logarithms of the variances.
+    logits of a category. A gapped number has the mean of its value if there is one, and
+    the logit of being missing. With predicted variances there are as many outputs
+    again, for the logarithms of the variances.
 
     Parameters
     ----------
@@ -292,16 +296,22 @@ class MixedLikelihood(nn.Module):
         log-density.
         """
         terms, variances = [], self.variance(outputs)
-        for kind, start, stop in self.groups:
+        for kind, start, stop, _ in self.groups:
             output, target = outputs[..., start:stop], x[..., start:stop]
             if kind == "gaussian":
-                variance = variances[..., start:stop]
-                term = -0.5 * (
-                    (target - output).square() / variance
-                    + (2 * math.pi * variance).log()
-                )
+                term = _log_normal(target, output, variances[..., start:stop])
             elif kind == "bernoulli":
-                term = target * output - nn.functional.softplus(output)
+                term = _log_bernoulli(target, output)
+            elif kind == "gapped":
+                score = _log_normal(target, output, variances[..., start:stop])
+                is_there = 1 - target[..., 1:]
+                term = torch.cat(
+                    torch.broadcast_tensors(
+                        is_there * score[..., :1],
+                        _log_bernoulli(target[..., 1:], output[..., 1:]),
+                    ),
+                    -1,
+                )
             else:
                 term = target * output.log_softmax(-1)
             terms.append(term)
@@ -314,10 +324,12 @@ class MixedLikelihood(nn.Module):
         categories that never occur for improbable from the start.
         """
         pieces = []
-        for kind, start, stop in self.groups:
+        for kind, start, stop, _ in self.groups:
             piece = mean[start:stop]
             if kind == "bernoulli":
                 piece = piece.clamp(0.01, 0.99).logit()
+            elif kind == "gapped":
+                piece = torch.cat([piece[:1], piece[1:].clamp(1e-3, 0.999).logit()])
             elif kind == "categorical":
                 piece = piece.clamp_min(1e-4).log()
             pieces.append(piece)
@@ -329,7 +341,7 @@ class MixedLikelihood(nn.Module):
         return torch.cat(
             [
                 _MEANS[kind](outputs[..., start:stop])
-                for kind, start, stop in self.groups
+                for kind, start, stop, _ in self.groups
             ],
             -1,
         )
@@ -341,9 +353,9 @@ class MixedLikelihood(nn.Module):
         so a drawn image is grey, too.
         """
         pieces, variances = [], self.variance(outputs)
-        for kind, start, stop in self.groups:
+        for kind, start, stop, _ in self.groups:
             output = outputs[..., start:stop]
-            if kind == "gaussian":
+            if kind in ("gaussian", "gapped"):
                 noise = torch.randn(
                     output.shape,
                     generator=generator,
@@ -351,6 +363,9 @@ class MixedLikelihood(nn.Module):
                     dtype=output.dtype,
                 )
                 piece = output + variances[..., start:stop].sqrt() * noise
+                if kind == "gapped":
+                    is_gap = output[..., 1:].sigmoid().bernoulli(generator=generator)
+                    piece = torch.cat([(1 - is_gap) * piece[..., :1], is_gap], -1)
             elif kind == "bernoulli":
                 piece = output.sigmoid()
             else:
@@ -362,8 +377,19 @@ class MixedLikelihood(nn.Module):
         return torch.cat(pieces, -1)
 
 
+def _log_normal(x, mean, variance):
+    return -0.5 * ((x - mean).square() / variance + (2 * math.pi * variance).log())
+
+
+def _log_bernoulli(x, logit):
+    return x * logit - nn.functional.softplus(logit)
+
+
 _MEANS = {
     "gaussian": lambda output: output,
     "bernoulli": torch.sigmoid,
     "categorical": lambda output: output.softmax(-1),
+    "gapped": lambda output: torch.cat(
+        [output[..., :1], output[..., 1:].sigmoid()], -1
+    ),
 }

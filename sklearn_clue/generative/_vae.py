@@ -101,7 +101,9 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
     and a density (:meth:`score_samples`).
 
     Raw DataFrames are welcome: numbers are standardised and categories encoded
-    inside, and everything that comes back has the user's columns and units.
+    inside, and everything that comes back has the user's columns and units. Missing
+    values may be part of a row: that a number is missing is learned like a category,
+    and nothing is learned of its value there.
 
     Parameters
     ----------
@@ -297,6 +299,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan &= self.image_shape is None
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -5,7 +5,6 @@ from numbers import Integral
 import numpy as np
 import torch
 from sklearn.base import OneToOneFeatureMixin, clone
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, check_random_state, get_tags
 
 from sklearn_clue import _tables
@@ -20,7 +19,7 @@ from sklearn_clue._validation import (
     merge_repeated_rows,
     with_callbacks,
 )
-from sklearn_clue.encoding import TabularEncoder, as_float32
+from sklearn_clue.encoding import Strangers, TabularEncoder, as_float32, unfrozen
 from sklearn_clue.generative._base import COUNT, POSITIVE, BaseGenerative
 from sklearn_clue.generative._latent import (
     LatentModule,
@@ -51,7 +50,8 @@ class VAEAC(LatentModule):
     ConditionalModel.
 
     Masks have one entry per encoded position, 1.0 or 0.0. Without a mask of what is
-    observed, nothing is.
+    observed, nothing is. Rows may say themselves that values are missing, or nothing of
+    a category: such columns are never present, and what is filled in is a value.
     """
 
     def __init__(self, config):
@@ -68,6 +68,7 @@ class VAEAC(LatentModule):
         for network in (self.prior_network, self.recognition):
             torch.nn.init.zeros_(network.output.weight)
             torch.nn.init.zeros_(network.output.bias)
+        self._gaps = [group.stop - 1 for group in config.groups if group.has_gap]
 
     def forward(self, x, present, observed, noise):
         """Lower bound on log p(what is present but not observed | observed), in nats.
@@ -81,6 +82,16 @@ class VAEAC(LatentModule):
         likelihood = (hidden * self.likelihood.log_prob(outputs, x)).sum(-1)
         return likelihood - kl_normal(mean, std, prior_mean, prior_std)
 
+    def present(self, x):
+        """Where encoded rows have values: ones, and zeros in columns without."""
+        present = torch.ones_like(x)
+        for kind, start, stop, has_gap in self.config.groups:
+            if kind == "categorical":
+                present[..., start:stop] *= x[..., start:stop].any(-1, keepdim=True)
+            if has_gap:
+                present[..., start:stop] *= x[..., stop - 1 : stop] == 0
+        return present
+
     def prior(self, x=None, observed=None):
         """Mean and standard deviation of p(z | observed)."""
         if observed is None:
@@ -89,7 +100,7 @@ class VAEAC(LatentModule):
 
     def posterior(self, x, present=None, observed=None):
         """Mean and standard deviation of q(z | everything present, observed)."""
-        present = torch.ones_like(x) if present is None else present
+        present = self.present(x) if present is None else present
         observed = torch.zeros_like(x) if observed is None else observed
         inputs = torch.cat([present * x, present, observed], -1)
         return as_normal(self.recognition(inputs))
@@ -101,10 +112,14 @@ class VAEAC(LatentModule):
         return self.decoder(torch.cat([z, observed * x, observed], -1))
 
     def impute(self, x, observed, n_draws=N_FILLS):
-        x, observed = x.to(self.dtype), observed.to(self.dtype)
+        x, observed = x.to(self.dtype), observed.to(self.dtype) * self.present(x)
         outputs = self._output_draws(x, observed, n_draws)
-        expected = self.likelihood.mean(outputs).mean(1)
-        return observed * x + (1 - observed) * expected
+        return self._filled(x, observed, self.likelihood.mean(outputs).mean(1))
+
+    def _filled(self, x, observed, values):
+        """Rows with values where nothing is observed, and never with a gap."""
+        values[:, self._gaps] = 0
+        return observed * x + (1 - observed) * values
 
     def moments(self, x, observed, n_draws):
         """Mean and variance of each column given what is observed.
@@ -137,7 +152,7 @@ class VAEAC(LatentModule):
         mean, std = self.prior(x, observed)
         z = mean + std * standard_noise(mean.shape, generator, x.device)
         drawn = self.likelihood.sample(self.outputs(z, x, observed), generator)
-        return observed * x + (1 - observed) * drawn
+        return self._filled(x, observed, drawn)
 
 
 class VAEACImputer(BaseGenerative):
@@ -365,9 +380,7 @@ class VAEACImputer(BaseGenerative):
         self._fit_encoder(X, weight)
         x, present = self._encode_inputs(X)
         self.schema_ = self._learn_schema(X, x.shape[1])
-        self.indicator_features_ = np.flatnonzero(
-            ~present[:, [column.span[0] for column in self.schema_]].all(axis=0)
-        )
+        self.indicator_features_ = np.flatnonzero(_tables.gaps(X).any(axis=0))
         self.latent_dim_ = self._resolve_latent_dim(x.shape[1])
         config = ModuleConfig(
             groups=feature_groups(self.schema_),
@@ -404,13 +417,16 @@ class VAEACImputer(BaseGenerative):
             most likely categories. Observed cells are untouched.
         """
         X, x, present = self._read(X)
-        if present.all():
-            filled = _tables.with_columns(X, {})  # a copy
+        is_gap = _tables.gaps(X)
+        if is_gap.any():
+            filled = self._fill(X, self._expected(x, present), is_gap)
         else:
-            filled = self._fill(X, self._expected(x, present), present)
+            filled = _tables.with_columns(X, {})  # a copy
         if not self.add_indicator:
             return filled
-        return self._append_indicators(filled, present)
+        names = self.get_feature_names_out()[len(self.schema_) :]
+        indicators = is_gap[:, self.indicator_features_].T
+        return _tables.append_columns(filled, dict(zip(names, indicators, strict=True)))
 
     def sample(self, X, n_samples=1, random_state=None):
         """Draw completions of rows.
@@ -434,6 +450,7 @@ class VAEACImputer(BaseGenerative):
         """
         check_count("n_samples", n_samples)
         X, x, present = self._read(X)
+        is_gap = _tables.gaps(X)
         generator = make_generator(
             check_random_state(random_state).randint(2**31 - 1), self.device
         )
@@ -444,7 +461,7 @@ class VAEACImputer(BaseGenerative):
                 x,
                 present,
             )
-            completions.append(self._fill(X, drawn, present))
+            completions.append(self._fill(X, drawn, is_gap))
         return completions
 
     def category_proba(self, X, feature):
@@ -552,9 +569,10 @@ class VAEACImputer(BaseGenerative):
             return
         encoder = TabularEncoder() if self.encoder is None else clone(self.encoder)
         if isinstance(encoder, TabularEncoder):
-            self.encoder_ = encoder._fit(X, weight, allow_missing=True)
+            # What is missing is not observed: there is no need of indicators.
+            self.encoder_ = encoder._fit(X, weight, ignore_gaps=True)
             return
-        inner = encoder.estimator if isinstance(encoder, FrozenEstimator) else encoder
+        inner = unfrozen(encoder)
         if isinstance(inner, TabularEncoder):
             check_is_fitted(inner, "schema_")
             self.encoder_ = inner
@@ -573,7 +591,9 @@ class VAEACImputer(BaseGenerative):
         if self.encoder_ is not None:
             X = _tables.named(X, getattr(self, "feature_names_in_", None))
         if isinstance(self.encoder_, TabularEncoder):
-            encoded = self.encoder_._encode(X, allow_missing=True)
+            strangers = Strangers()
+            encoded = self.encoder_._encode(X, strangers, hide_gaps=True)
+            strangers.tell()
         else:
             encoded = check_array(
                 X if self.encoder_ is None else self.encoder_.transform(X),
@@ -585,28 +605,16 @@ class VAEACImputer(BaseGenerative):
         x = as_float32(np.where(present, encoded, 0))
         return x, present.astype(np.float32)
 
-    def _fill(self, X, x, present):
+    def _fill(self, X, x, is_gap):
         """Put decoded values into the gaps of X, and leave the rest alone."""
         decoded = x if self.encoder_ is None else self.encoder_.inverse_transform(x)
-        missing = present[:, [column.span[0] for column in self.schema_]] == 0
-        tables = _tables.arrays(decoded), _tables.arrays(X)
+        columns = zip(is_gap.T, _tables.arrays(decoded), _tables.arrays(X), strict=True)
         filled = {
             position: np.where(gaps, new, old)
-            for position, (gaps, new, old) in enumerate(
-                zip(missing.T, *tables, strict=True)
-            )
+            for position, (gaps, new, old) in enumerate(columns)
             if gaps.any()
         }
         return _tables.with_columns(X, filled)
-
-    def _append_indicators(self, filled, present):
-        firsts = np.array([column.span[0] for column in self.schema_])
-        missing = present[:, firsts[self.indicator_features_]] == 0
-        names = [
-            f"missingindicator_{self.schema_.names[position]}"
-            for position in self.indicator_features_
-        ]
-        return _tables.append_columns(filled, dict(zip(names, missing.T, strict=True)))
 
     # Networks ---------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils import get_tags
 
 from sklearn_clue import (
     BayesianMLPClassifier,
@@ -660,20 +661,39 @@ def test_frames_of_mixed_columns(make, library, mixed_table):
 @BOTH
 def test_missing_values_name_their_column(make, mixed_table):
     X, y = mixed_table
-    model = make().fit(X, y)
     X.loc[3, "weight"] = np.nan
-    for call in (lambda: make().fit(X, y), lambda: model.predict(X)):
-        with pytest.raises(ValueError, match="weight"):
-            call()
+    model = make(encoder=TabularEncoder(missing="refuse"))
+    with pytest.raises(ValueError, match="weight"):
+        model.fit(X, y)
+    assert not get_tags(model).input_tags.allow_nan
 
 
-def test_unseen_categories_are_named(mixed_table):
+def test_what_was_not_there_in_fit_is_named_once(mixed_table, monkeypatch):
     X, y = mixed_table
     model = _classifier().fit(X, y)
-    X = X.astype({"color": object})
-    X.loc[3, "color"] = "mauve"
-    with pytest.raises(ValueError, match="(?s)color.*mauve"):
-        model.predict(X)
+    monkeypatch.setattr("sklearn_clue.bayesian._posterior.ROWS_PER_CHUNK", 2)
+    strange = X.astype({"color": object})
+    strange.loc[[3, 30], "color"] = ["mauve", "teal"]
+    strange.loc[60, "weight"] = np.nan
+    with pytest.warns(UserWarning, match="'mauve', 'teal'.*complete.*'wei") as caught:
+        proba = model.predict_proba(strange)
+    assert len(caught) == 1
+    changed = (proba != model.predict_proba(X)).any(axis=1)
+    assert_array_equal(np.flatnonzero(changed), [3, 30, 60])
+    with pytest.raises(ValueError, match="'mauve'"):
+        model.encoder_.set_params(handle_unknown="error")
+        model.predict(strange)
+
+
+@BOTH
+def test_gaps_are_something_to_learn_from(make, mixed_table):
+    X, y = mixed_table
+    X.loc[::2, "weight"] = np.nan
+    X.loc[::3, "color"] = None
+    model = make().fit(X, y)
+    assert model.encoder_.schema_.column("weight").has_gap
+    assert np.isfinite(model.predict_uncertainty(X).total).all()
+    assert get_tags(model).input_tags.allow_nan
 
 
 def test_passthrough_refuses_what_is_no_number(mixed_table):

@@ -6,6 +6,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from numpy.testing import assert_array_equal
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.decomposition import PCA
@@ -291,8 +292,15 @@ def test_category_never_observed(frame, frame_imputer):
     # "middle" is declared and never seen: possible, and next to never drawn.
     assert "middle" in frame_imputer.schema_.column("grade").categories
     assert "middle" not in set(frame_imputer.transform(frame)["grade"])
-    with pytest.raises(ValueError, match="'color' holds 'green'"):
-        frame_imputer.transform(frame.assign(color="green"))
+    # What was never seen says nothing, and is no gap to fill in.
+    with pytest.warns(UserWarning, match="'color' holds 'green'"):
+        filled = frame_imputer.transform(frame.assign(color="green"))
+    assert (filled["color"] == "green").all()
+    with pytest.warns(UserWarning, match="'color' holds 'green'"):
+        density = frame_imputer.score_samples(frame.assign(color="green"), 5)
+    assert_array_equal(
+        density, frame_imputer.score_samples(frame.assign(color=None), 5)
+    )
 
 
 def test_row_without_any_value(frame_imputer, frame):

@@ -1,0 +1,288 @@
+"""One column: what is learned of its values, and the way to its block and back."""
+
+import numpy as np
+import pandas as pd
+
+from sklearn_clue._validation import MAX_MAGNITUDE
+
+# "auto" pools in columns with more values than this, those below this share of rows.
+MANY_CATEGORIES = 30
+RARE_SHARE = 0.005
+
+# A number has this many digits after the point, or any.
+MAX_DECIMALS = 6
+
+# An atom holds this share of the rows, and so many times that of the values next to it,
+# in a column with that many different ones.
+ATOM_SHARE, ATOM_RATIO, ATOM_VALUES = 0.05, 5, 10
+
+
+# Categories ------------------------------------------------------------------------
+
+
+def learn_category(name, values, weight, min_frequency):
+    """Find the known values of a category, and those so rare that they are pooled.
+
+    Parameters
+    ----------
+    name : hashable
+        For errors.
+
+    values : {ndarray of objects, pandas.Categorical}
+        What is there, with nothing missing.
+
+    weight : ndarray of shape (n_values,)
+        Weights of the rows.
+
+    min_frequency : "auto", int, float or None
+        See `TabularEncoder`.
+
+    Returns
+    -------
+    facts : dict
+        Fields of a `ColumnSchema`.
+    """
+    known = _known_values(name, values)
+    if min_frequency == "auto":
+        least = RARE_SHARE if len(known) > MANY_CATEGORIES else 0
+    else:
+        least = min_frequency or 0
+    if isinstance(least, float):
+        least *= weight.sum()
+    if not least:
+        return {"categories": known}
+    counts = np.bincount(codes_of(values, known), weight, minlength=len(known))
+    # Sums of weights round; nobody is rare by that.
+    is_rare = counts < least * (1 - 1e-9)
+    order = np.argsort(-counts, kind="stable")
+    return {
+        "categories": tuple(known[i] for i in np.flatnonzero(~is_rare)),
+        "pooled": tuple(known[i] for i in order if is_rare[i]),
+    }
+
+
+def _known_values(name, values):
+    if isinstance(values, pd.Categorical):
+        return tuple(values.categories.tolist())
+    try:
+        found = pd.unique(values).tolist()
+        types = sorted({type(value).__name__ for value in found})
+        if len(types) > 1:
+            raise TypeError(f"the values mix the types {', '.join(types)}")
+        return tuple(sorted(found))
+    except TypeError as error:  # unhashable or unordered values
+        raise TypeError(
+            f"Column {name!r} cannot be read as a category: {error}. The values of "
+            "such an argument must be all strings or all numbers: convert them, for "
+            "example with astype(str)."
+        ) from error
+
+
+def codes_of(values, known):
+    """Position of each value among the known ones; -1 for a stranger."""
+    index = _object_index(known)
+    if isinstance(values, pd.Categorical):
+        # Look the few categories up rather than the many rows; the last entry serves
+        # the code -1 that pandas gives to a missing value.
+        table = index.get_indexer(_object_index(values.categories))
+        return np.append(table, -1)[values.codes]
+    return index.get_indexer(_object_index(values))
+
+
+def _object_index(values):
+    # Objects, so that values are compared as Python does, and tuples stay whole.
+    return pd.Index(values, dtype=object, tupleize_cols=False)
+
+
+# Numbers ---------------------------------------------------------------------------
+
+
+def learn_number(values, weight, is_integer, is_float32):
+    """Find the scale of a number, and which values it takes.
+
+    Parameters
+    ----------
+    values : ndarray of integers or float64
+        What is there, with nothing missing. May be empty.
+
+    weight : ndarray of shape (n_values,)
+        Weights of the rows.
+
+    is_integer : bool
+        Whether the column holds whole numbers only, by its dtype.
+
+    is_float32 : bool
+        Whether the user's values have single precision.
+
+    Returns
+    -------
+    facts : dict
+        Fields of a `ColumnSchema`.
+    """
+    if not len(values):
+        return {"center": 0.0, "scale": 1.0}
+    # Of the sorted distinct values, so that order and repetition of the rows leave no
+    # trace in the last digit.
+    values, position = np.unique(values, return_inverse=True)
+    weight = np.bincount(position, weights=weight)
+    low, high = values[0], values[-1]
+    center, scale = float(low), 1.0
+    if low < high:
+        # Statistics of the position within the seen range: sums neither overflow for
+        # huge values nor vanish for tiny ones.
+        span = np.longdouble(high) - np.longdouble(low)
+        position = (values.astype(np.longdouble) - np.longdouble(low)) / span
+        mean = np.average(position, weights=weight)
+        variance = np.average((position - mean) ** 2, weights=weight)
+        center = float(low + span * mean)
+        scale = float(span * np.sqrt(variance)) or 1.0
+    # Hazen's percentiles: a value stands at the middle of its own weight.
+    rank = (np.cumsum(weight) - weight / 2) / weight.sum()
+    # Their differences stay finite for huge values, divided by a power of two.
+    divisor = 2.0**64 if max(abs(float(low)), abs(float(high))) > 1e290 else 1.0
+    percentiles = divisor * np.interp(
+        np.linspace(0, 1, 101), rank, values.astype(np.float64) / divisor
+    )
+    python_type = int if is_integer else float
+    return {
+        "center": center,
+        "scale": scale,
+        "low": python_type(low),
+        "high": python_type(high),
+        "percentiles": tuple(percentiles.tolist()),
+        "decimals": 0 if is_integer else _decimals_of(values, is_float32),
+        "atoms": _atoms_of(values, weight / weight.sum()),
+    }
+
+
+def _decimals_of(values, is_float32):
+    """Digits after the point that all values have, up to the error of their type."""
+    values = values.astype(np.float64)
+    error = np.finfo(np.float32 if is_float32 else np.float64).eps
+    largest = np.abs(values).max()
+    for decimals in range(MAX_DECIMALS + 1):
+        if 10.0**-decimals < 16 * error * largest:
+            return None  # the digits of the type end before
+        if np.allclose(np.round(values, decimals), values, rtol=4 * error, atol=0):
+            return decimals
+    return None
+
+
+def _atoms_of(values, share):
+    """Values that hold far more rows than those next to them."""
+    if len(values) < ATOM_VALUES:
+        return ()
+    # Two neighbours to either side, as far as there are.
+    near, count = (
+        np.convolve(array, [1, 1, 0, 1, 1], "same")
+        for array in (share, np.ones_like(share))
+    )
+    is_atom = (share >= ATOM_SHARE) & (share >= ATOM_RATIO * near / count)
+    return tuple(values[is_atom].tolist())
+
+
+def standardise(values, column):
+    """Standard scores of numbers; NaN where they are missing."""
+    if column.is_integer:
+        # Integers beyond 2**53 are no float64; where the platform has a longer
+        # float their differences survive.
+        values = values.astype(np.longdouble)
+    center, scale, divisor = _halved(column)
+    if divisor != 1:
+        values = values / divisor
+    with np.errstate(over="ignore"):  # what is too large is refused after
+        scores = (values - center) / scale
+    is_far = np.abs(scores) > MAX_MAGNITUDE
+    if is_far.any():
+        raise ValueError(
+            f"Column {column.name!r} holds {float((values * divisor)[is_far][0]):.6g}, "
+            f"more than {MAX_MAGNITUDE:.0e} standard deviations of the training rows "
+            "away from their mean. Networks cannot compute with such a number: correct "
+            "it, or leave out the row."
+        )
+    return scores
+
+
+_LARGEST = np.finfo(np.float64).max
+
+
+def _halved(column):
+    """Centre, scale, and what they were divided by so that differences stay finite."""
+    # Without a loss: powers of two, and far from the smallest numbers.
+    divisor = 2.0 if abs(column.center) > 1e290 else 1.0
+    return column.center / divisor, column.scale / divisor, divisor
+
+
+# Blocks ----------------------------------------------------------------------------
+
+
+def encode(column, values, block, *, hide_gaps=False):
+    """Write the values of a column into its block of zeros.
+
+    Parameters
+    ----------
+    column : ColumnSchema
+        What was learned of it.
+
+    values : {ndarray, pandas.Categorical}
+        Numbers with NaN for a missing one, or objects.
+
+    block : ndarray of shape (n_rows, n_positions)
+        Is written to.
+
+    hide_gaps : bool, default=False
+        Whether what says nothing becomes NaN in the whole block.
+
+    Returns
+    -------
+    is_gap, is_strange : ndarray of bool of shape (n_rows,)
+        Where values are missing, and where they are not among the known ones.
+    """
+    is_gap = np.asarray(pd.isna(values))
+    is_strange = np.zeros_like(is_gap)
+    if column.kind == "number":
+        block[:, 0] = np.where(is_gap, 0, standardise(values, column))
+    else:
+        codes = codes_of(values, column.categories + column.pooled)
+        is_strange = (codes < 0) & ~is_gap
+        rows = np.flatnonzero(codes >= 0)
+        block[rows, codes[rows].clip(max=len(column.categories))] = 1
+    if hide_gaps:
+        block[is_gap | is_strange] = np.nan
+    elif column.has_gap:
+        block[is_gap, -1] = 1
+    return is_gap, is_strange
+
+
+def decode(column, block):
+    """Turn the encoded block of a column into its values."""
+    if column.kind == "category":
+        # A rare value comes back as the most frequent of them.
+        known = [*column.categories, *column.pooled[:1], np.nan]
+        return _object_index(known).to_numpy()[block.argmax(axis=1)]
+    values = _decode_number(column, block[:, 0])
+    is_gap = block[:, -1] > 0.5 if column.has_gap else np.zeros(len(block), dtype=bool)
+    if not is_gap.any():
+        return values
+    if column.is_integer:  # which have no NaN
+        values = values.astype(object)
+    values[is_gap] = np.nan
+    return values
+
+
+def _decode_number(column, scores):
+    if not column.is_integer:
+        center, scale, divisor = _halved(column)
+        with np.errstate(over="ignore"):
+            decoded = divisor * (scores.astype(np.float64) * scale + center)
+        decoded = decoded.clip(-_LARGEST, _LARGEST)
+        return (
+            decoded if column.decimals is None else np.round(decoded, column.decimals)
+        )
+    decoded = np.rint(scores.astype(np.longdouble) * column.scale + column.center)
+    # What the cast cannot hold lies outside the seen range, and is overwritten.
+    with np.errstate(invalid="ignore"):
+        values = decoded.astype(np.int64 if column.high < 2**63 else np.uint64)
+    values[decoded <= column.low] = column.low
+    values[decoded >= column.high] = column.high
+    return values
