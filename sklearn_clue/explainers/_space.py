@@ -6,6 +6,7 @@ back. Whoever changes rows in that space asks here what a valid row is.
 """
 
 import copy
+import warnings
 from numbers import Integral, Real
 from typing import NamedTuple
 
@@ -104,7 +105,8 @@ class EncodedSpace:
         self.schema = self._schema_of_inputs(inputs)
         self.display_schema = self._schema_of_display(X)
         self.is_columnwise = self._works_by_column(X)
-        self._is_rising = self._find_directions(X)
+        self._unused = self._find_unused(X)
+        self._is_rising, self._range = self._find_range(X)
         self._read_constraints(immutable_features, feature_ranges)
 
     # From the user's rows to encoded space ----------------------------------------
@@ -191,8 +193,11 @@ class EncodedSpace:
         # Cells that did not move in encoded space are copied, to the last bit.
         for j, column in enumerate(self.schema if self.is_columnwise else ()):
             cells[j] = np.where(is_same[:, column.block].all(1), own[j], cells[j])
-        for j, (low, high) in self._bounds(X, own).items():
-            cells[j] = _clip(cells[j], low, high)
+        for j in self._unused:
+            cells[j] = own[j]
+        for bounds in (self._training_range(own), self._bounds(X, own)):
+            for j, (low, high) in bounds.items():
+                cells[j] = _clip(cells[j], low, high)
         for j in self._immutable:
             cells[j] = own[j]
         return _tables.with_columns(X, dict(enumerate(cells)))
@@ -222,6 +227,18 @@ class EncodedSpace:
                     return False
         return True
 
+    def _find_unused(self, X):
+        """Columns of the table that no step passes on; they keep their value."""
+        if self.is_columnwise or not self.is_invertible:
+            return []
+        X = _tables.take(X, slice(100))
+        x, unused = self.encode_display(X), []
+        for j, cells in enumerate(_tables.arrays(X)):
+            moved = self.encode_display(_tables.with_columns(X, {j: np.roll(cells, 1)}))
+            if np.array_equal(moved, x):
+                unused.append(j)
+        return unused
+
     def _find_inverses(self, X):
         """Which steps to undo on the way back, or None if a step has no inverse."""
         # What the user will get back must be a row of the same table, so each step is
@@ -235,7 +252,7 @@ class EncodedSpace:
             # An imputer's output is in the units of its input, whether or not it
             # claims to have an inverse.
             is_undone.append(not _fills_only(X, after))
-            if is_undone[-1] and (inverse is None or not _works(inverse, after, X)):
+            if is_undone[-1] and (inverse is None or not _leads_back(step, after, X)):
                 return None
             X = after
         return is_undone
@@ -324,17 +341,22 @@ class EncodedSpace:
         Returns
         -------
         limits : Limits or None
-            None if there are no constraints.
+            None if steps mix columns.
         """
+        if not self.is_columnwise:
+            return None
         described = self.schema.described_index
-        is_blank = self.blanks(X, x0) if self.is_columnwise else np.zeros((1, 1), bool)
+        is_blank = self.blanks(X, x0)
         if is_blank.any():
             strangers = Strangers()
             self.encode_display(X, strangers)
             strangers.tell()
-        elif not (self._immutable or self._ranges or len(described)):
-            return None
-        low, high = np.full_like(x0, -np.inf), np.full_like(x0, np.inf)
+        # A value of the row itself may lie outside of the training range.
+        low, high = np.minimum(self._range[0], x0), np.maximum(self._range[1], x0)
+        for j in self._ranges:
+            if not isinstance(self._ranges[j], str):
+                at = self.schema.columns[j].span[0]
+                low[:, at], high[:, at] = -np.inf, np.inf
         ranges = self._bounds(X, _tables.arrays(X))
         # All columns at once, since each has its own stretch of encoded space.
         for side in (0, 1):
@@ -350,7 +372,7 @@ class EncodedSpace:
         high[:, described] = np.where(x0[:, described] > 0, np.inf, 0)
         for j, column in enumerate(self.schema):
             is_fixed = np.full(len(x0), j in self._immutable)
-            if self.is_columnwise and not self.fill_missing:
+            if not self.fill_missing:
                 is_fixed |= is_blank[:, j]
             rows = np.flatnonzero(is_fixed)
             low[rows, column.block] = high[rows, column.block] = x0[rows, column.block]
@@ -374,10 +396,31 @@ class EncodedSpace:
             ]
         return bounds
 
-    def _find_directions(self, X):
-        """Whether a larger value of a column is larger in encoded space, too."""
+    def _training_range(self, own):
+        """Bounds of numbers without a range of their own: where `fit` saw values."""
+        ranges = {}
+        for j, column in enumerate(self.display_schema):
+            is_open = j in self._ranges and not isinstance(self._ranges[j], str)
+            if column.kind == "number" and column.low is not None and not is_open:
+                values = own[j] if own[j].dtype.kind in "iuf" else _numeric(own[j])
+                # A value of the row itself may lie outside.
+                low, high = np.asarray(column.low), np.asarray(column.high)
+                ranges[j] = np.fmin(low, values), np.fmax(high, values)
+        return ranges
+
+    def _find_range(self, X):
+        """How encoded numbers go with those of a table, and their training range.
+
+        Returns
+        -------
+        is_rising : list of bool
+            Whether a larger value of a column is larger in encoded space, too.
+
+        range : pair of ndarrays of shape (n_encoded,)
+            Lowest and highest values in encoded space; infinite for categories.
+        """
         if not self.is_columnwise:
-            return None
+            return None, None
         numbers = {
             j: (np.array([column.low]), np.array([column.high]))
             for j, column in enumerate(self.display_schema)
@@ -387,11 +430,17 @@ class EncodedSpace:
         first, last = (
             self.encode_display(
                 _tables.with_columns(X, {j: pair[end] for j, pair in numbers.items()})
-            )
+            )[0]
             for end in (0, 1)
         )
-        is_rising = (last >= first)[0]
-        return [bool(is_rising[column.block].all()) for column in self.schema]
+        low, high = np.full_like(first, -np.inf), np.full_like(first, np.inf)
+        positions = [self.schema.columns[j].span[0] for j in numbers]
+        low[positions] = np.minimum(first, last)[positions]
+        high[positions] = np.maximum(first, last)[positions]
+        is_rising = [
+            bool((last >= first)[column.block].all()) for column in self.schema
+        ]
+        return is_rising, (low, high)
 
 
 def _clip(values, low, high):
@@ -534,8 +583,22 @@ def _fills_only(before, after):
     return bool((before[there] == after[there]).all())
 
 
-def _works(inverse, after, before):
+def _leads_back(step, after, before):
+    """Whether undoing a step gives rows that it would turn into the same again."""
     try:
-        return np.shape(inverse(after)) == np.shape(before)
+        undone = step.inverse_transform(after)
+        if np.shape(undone) != np.shape(before):
+            return False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of names, and of values out of place
+            again = step.transform(undone)
     except (ValueError, AttributeError, TypeError, NotImplementedError):
         return False
+    pairs = zip(_tables.arrays(after), _tables.arrays(again), strict=True)
+    return all(_is_close(one, other) for one, other in pairs)
+
+
+def _is_close(one, other):
+    if one.dtype.kind in "iufb" and other.dtype.kind in "iufb":
+        return np.allclose(one, other, rtol=1e-3, atol=1e-6, equal_nan=True)
+    return bool(((one == other) | (pd.isna(one) & pd.isna(other))).all())

@@ -7,10 +7,11 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
 
 from sklearn_clue import (
     BayesianMLPClassifier,
@@ -245,11 +246,9 @@ def ranged(dtype, allowed, container=pd.DataFrame):
 
 @pytest.mark.parametrize("container", [pd.DataFrame, pl.DataFrame])
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int64", "float32", "float64"])
-@pytest.mark.parametrize(
-    "allowed", [(-np.inf, np.inf), (None, None), (-1e5, 1e12), (None, 1e12)]
-)
+@pytest.mark.parametrize("allowed", [(-np.inf, np.inf), (-1e5, 1e12), (None, 1e12)])
 def test_bounds_beyond_the_dtype_are_open(dtype, allowed, container):
-    free = ranged(dtype, None, container)
+    free = ranged(dtype, (None, None), container)
     bounded = ranged(dtype, allowed, container)
     assert bounded.dtype == dtype
     assert len(np.unique(bounded)) > 1
@@ -322,3 +321,58 @@ def test_ranges_add_no_encoding_per_column(steps, monkeypatch):
         return len(calls)
 
     assert n_encodings(1) == n_encodings(12)
+
+
+def skewed():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.lognormal([3, 1, 1], [1, 0.5, 1], (300, 3)), columns=[*"abc"])
+    return X, np.log(X["a"]) - 3 + rng.normal(0, 0.5, 300) > 0
+
+
+def explained(step, X, y):
+    explainer = LocalSensitivityExplainer(
+        make_pipeline(step, LogisticRegression()), step_size=2.0
+    ).fit(X, y)
+    return explainer.explain(X[:40])
+
+
+@pytest.mark.parametrize("step", [SelectKBest(k=1), VarianceThreshold(5.0)])
+def test_columns_that_no_step_passes_on_keep_their_values(step):
+    X, y = skewed()
+    explanation = explained(step, X, y)
+    kept = step.fit(X, y).get_support()
+    after = explanation.counterfactuals
+    pd.testing.assert_frame_equal(after.loc[:, ~kept], X[:40].loc[:, ~kept])
+    assert (after["a"] != X["a"][:40]).mean() > 0.9
+    assert not explanation.n_changed.max() > kept.sum()
+
+
+def test_an_inverse_counts_only_if_values_come_back():
+    X, y = skewed()
+    by_itself = explained(FunctionTransformer(np.log), X, y)
+    # Its inverse_transform does nothing, so the way back is unknown.
+    np.testing.assert_allclose(by_itself.X, np.log(X[:40]))
+    assert "FunctionTransformer" in by_itself.note
+    with_inverse = explained(FunctionTransformer(np.log, inverse_func=np.exp), X, y)
+    pd.testing.assert_frame_equal(with_inverse.X, X[:40])
+    np.testing.assert_allclose(
+        np.log(with_inverse.counterfactuals), by_itself.counterfactuals, rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_numbers_stay_where_training_values_are(method):
+    X, y = mixed()
+    explainer = tiny(method).fit(X, y)
+    for name, value in (("distance_weight", 0.0), ("mask_weight", 0.0)):
+        if name in explainer.get_params():
+            explainer.set_params(**{name: value})
+    rows = X.assign(weight=X["weight"].where(X["weight"] < 80, 200.0))
+    after = explainer.explain(rows).counterfactuals["weight"]
+    limit = np.where(
+        rows["weight"] > X["weight"].max(), rows["weight"], X["weight"].max()
+    )
+    assert (after <= limit).all() and (after >= X["weight"].min()).all()
+    # A range of their own takes the place of that.
+    wider = explainer.set_params(feature_ranges={"weight": (90.0, 95.0)})
+    assert wider.explain(X).counterfactuals["weight"].between(90, 95).all()
