@@ -176,9 +176,12 @@ class BaseUncertaintyExplainer(
         self._provider, self._space = predictor.provider, space
         self._shares_steps = predictor.shares_steps
         self._image_shape = image_shape
-        self.threshold_ = self._learn_threshold(parts.total)
+        # Rows without weight are no rows.
+        weight = params["estimator"].get("sample_weight")
+        kept = slice(None) if weight is None else np.flatnonzero(np.asarray(weight))
+        self.threshold_ = self._learn_threshold(parts.total[kept])
         before = Uncertainty(*map(torch.as_tensor, parts)), torch.as_tensor(prediction)
-        self._fit_method(self._problem_of(x, before=before))
+        self._fit_method(self._problem_of(x, before=before).take(kept))
         self.estimator_ = estimator
         return self
 
@@ -451,6 +454,16 @@ class BaseUncertaintyExplainer(
     def _fit_method(self, problem):
         """Learn from the training rows, once the parts are fitted."""
 
+    def _describe(self, problem, before, after):
+        """Give what explanations say of rows before and after, by name."""
+        if not self.is_classification_:
+            return {}
+        return {
+            "classes": self.classes_,
+            "probabilities_before": before.prediction,
+            "probabilities_after": after.prediction,
+        }
+
     @abstractmethod
     def _method(self, trade_offs):
         """Give what changes rows, for some values of the parameter `_trade_off`.
@@ -485,7 +498,15 @@ class BaseUncertaintyExplainer(
         x0 = space.encode_display(shown)
         problem = self._problem_of(x0, space.limits(shown, x0))
         unit = unit_of(self._provider)
-        results = Results(problem, space, shown, unit, self._in_words, self._about())
+        results = Results(
+            problem,
+            space,
+            shown,
+            unit,
+            self._in_words,
+            self._describe,
+            self._about(),
+        )
         method = self._method(trade_offs)
         found = run_in_batches(
             method, problem, self.batch_size, self.n_jobs, self.verbose

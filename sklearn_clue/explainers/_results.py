@@ -33,6 +33,7 @@ class Found(NamedTuple):
     path_value: np.ndarray | None = None  # (n_rows, n_candidates, n_points)
     rebuilt: np.ndarray | None = None  # (n_rows, n_encoded): by the generator alone
     floor: np.ndarray | None = None  # (n_rows,): least distance it can rebuild with
+    is_answer: np.ndarray | None = None  # (n_rows, n_candidates): False if it is a copy
 
 
 class Judged(NamedTuple):
@@ -135,15 +136,20 @@ class Results:
     in_words : callable
         From predictions to labels, or means in the unit of the target.
 
+    describe : callable
+        From a problem and what is known of its rows before and after to more that
+        explanations say of them.
+
     about : dict
         What explanations say of the explainer.
     """
 
-    def __init__(self, problem, space, shown, unit, in_words, about):
+    def __init__(self, problem, space, shown, unit, in_words, describe, about):
         self.problem = problem
         self.space = space
         self.unit = unit
         self.in_words = in_words
+        self.describe = describe
         self.about = about
         with one_thread():
             self.before = Judged.of(shown, problem.x0.numpy(), *problem.before)
@@ -179,8 +185,8 @@ class Results:
         candidates : Judged
             The same as the user gets it, the candidates of each row together.
 
-        objective : Objective
-            What to rank them by.
+        objective : Objective or None
+            What to rank them by; None if they are in order.
 
         **about : dict
             More to say.
@@ -192,21 +198,21 @@ class Results:
         """
         n_rows, n_candidates, _ = found.x.shape
         before, row = self.before, np.repeat(np.arange(n_rows), n_candidates)
-        rows = torch.as_tensor(row)
-        x, parts = torch.as_tensor(candidates.x), map(torch.as_tensor, candidates.parts)
-        prediction = torch.as_tensor(candidates.prediction)
-        cost = objective.cost_of(Uncertainty(*parts), prediction, rows)
         details = pd.DataFrame(
             {
                 "row": row,
                 "rank": 0,
-                "objective": objective.value(cost, x, rows).numpy(),
+                "objective": _values(objective, candidates, row),
                 **self.in_units(candidates.parts)._asdict(),
                 "distance": np.abs(candidates.x - before.x[row]).sum(1),
                 "count": 1,
             }
         )
-        ranked = _merge_candidates(details, candidates.x)
+        if objective is None:
+            ranked = details[found.is_answer.ravel()]
+            ranked = ranked.assign(rank=ranked.groupby("row").cumcount())
+        else:
+            ranked = _merge_candidates(details, candidates.x)
         chosen = ranked.index.to_numpy()
         best = chosen[ranked["rank"].to_numpy() == 0]
         which = (np.arange(n_rows), best % n_candidates)
@@ -227,7 +233,9 @@ class Results:
             prediction_after=self.in_words(after.prediction),
             distance=details["distance"].to_numpy()[best],
             distance_floor=found.floor,
-            objective=details["objective"].to_numpy()[best],
+            objective=None
+            if objective is None
+            else details["objective"].to_numpy()[best],
             n_iter=found.n_iter[which],
             converged=found.converged[which],
             path=None
@@ -235,9 +243,20 @@ class Results:
             else SearchPath(found.path_z[which], found.path_value[which]),
             encoded=before.x,
             encoded_counterfactuals=after.x,
+            **self.describe(self.problem, before, after),
             **self.about,
             **about,
         )
+
+
+def _values(objective, candidates, row):
+    """Values of the objective, NaN if there is none."""
+    if objective is None:
+        return np.nan
+    rows, x = torch.as_tensor(row), torch.as_tensor(candidates.x)
+    parts = Uncertainty(*map(torch.as_tensor, candidates.parts))
+    cost = objective.cost_of(parts, torch.as_tensor(candidates.prediction), rows)
+    return objective.value(cost, x, rows).numpy()
 
 
 def _by_row(table, row, n_rows):
