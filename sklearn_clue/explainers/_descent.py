@@ -1,0 +1,242 @@
+"""Nearer sure rows by slopes: successive linear programs in encoded space.
+
+The predictor is dear and plausibility is cheap. So each step asks the predictor once,
+for its value and slope, and then solves for the nearest row exactly: at most the
+target by the tangent, and near enough to the five training rows that are the nearest
+now. The mean distance to any five rows is at least that to the nearest five, so what
+is near enough to these is plausible.
+"""
+
+import torch
+
+from sklearn_clue.explainers._yardstick import join, replaced
+
+# The tangent is trusted so far, in standard deviations of a column, at first.
+REACH = 1.0
+GROW, SHRINK = 1.5, 0.5
+
+# Halvings of the multipliers of the two bounds, and their ranges in decades.
+N_HALVINGS = 8
+N_HALVINGS_GAP = 5
+DECADES = (-1.0, 4.0)
+DECADES_GAP = (-1.0, 2.0)
+
+# Beyond the bounds of any column.
+FAR = 1e6
+
+
+def approach(yardstick, candidates, n_steps):
+    """Walk from candidates to nearer ones that are as good.
+
+    Parameters
+    ----------
+    yardstick : Yardstick
+        Of a problem with slopes.
+
+    candidates : Candidates
+        Where to start. Their categories stay.
+
+    n_steps : int
+        Most slopes to ask for, per candidate, after that of the start.
+
+    Returns
+    -------
+    seen : Candidates
+        The start and all rows on the way, whether good or not.
+    """
+    low, high = bounds(yardstick.problem)
+    here, slope = yardstick.with_slopes(candidates)
+    seen = [here]
+    reach = torch.full_like(here.gap, REACH)
+    excess = torch.zeros_like(reach)
+    active = torch.arange(len(reach))
+    for _ in range(n_steps):
+        if not len(active):
+            break
+        state = here.keep(active), slope[active], reach[active], excess[active]
+        x = _nearest_by_tangent(yardstick, *state, low, high)
+        there = yardstick.judge(x, here.rows[active], ask=torch.zeros(()).bool())
+        # Where nothing moves there is nothing to ask about.
+        moved = (there.x - here.x[active]).abs().sum(1)
+        is_asked = yardstick.is_near(there) & (moved > 1e-3)
+        reach[active[~is_asked]] *= SHRINK
+        asked = active[is_asked]
+        there, there_slope = yardstick.with_slopes(there.keep(is_asked))
+        seen.append(there)
+        # A little beyond the target the next step returns to it, and aims a little
+        # lower; far beyond it the tangent was trusted too far.
+        target = yardstick.target[there.rows]
+        miss = (there.uncertainty - target).clamp_min(0)
+        before = (here.uncertainty[asked] - target).clamp_min(0)
+        is_taken = miss <= before + 0.02 * target.abs()
+        excess[asked] = 0.5 * excess[asked] + miss
+        reach[asked] *= torch.where(miss > 0, SHRINK, GROW)
+        here = replaced(here, asked[is_taken], there.keep(is_taken))
+        slope[asked[is_taken]] = there_slope[is_taken]
+        active = active[(moved > 1e-3) & (reach[active] > 1e-2)]
+    return join(seen)
+
+
+def bounds(problem):
+    """How far numbers may go, found by asking for the valid rows far outside."""
+    rows = torch.arange(len(problem.x0))
+    with torch.no_grad():
+        return tuple(
+            problem.valid(torch.full_like(problem.x0, far), rows) for far in (-FAR, FAR)
+        )
+
+
+def slopes_towards(yardstick, rows, sure):
+    """Slopes of rows on the way to sure ones: halfway to the nearest, and at the start.
+
+    Where a model is least sure its uncertainty is flat, so that slopes there say
+    little of what would help.
+
+    Parameters
+    ----------
+    yardstick : Yardstick
+        Of a problem with slopes.
+
+    rows : Candidates
+        The rows themselves.
+
+    sure : Candidates or None
+        Sure ones, sorted by row, the nearest of each row first.
+
+    Returns
+    -------
+    slope : Tensor of shape (n_rows, n_encoded)
+        Mean of the two.
+    """
+    _, slope = yardstick.with_slopes(rows)
+    if sure is None:
+        return slope
+    nearest = sure.keep(torch.searchsorted(sure.rows, rows.rows))
+    middle = rows._replace(x=(rows.x + nearest.x) / 2)
+    return (slope + yardstick.with_slopes(middle)[1]) / 2
+
+
+# The linear program -----------------------------------------------------------------
+
+
+def _nearest_by_tangent(yardstick, here, slope, reach, excess, low, high):
+    """Solve the linear program of each candidate; see the top of this file."""
+    x, rows = here.x, here.rows
+    (free,) = yardstick.number_positions.nonzero(as_tuple=True)
+    now, own, tilt = x[:, free], yardstick.problem.x0[rows][:, free], slope[:, free]
+    least = torch.maximum(low[rows][:, free], now - reach[:, None])
+    most = torch.minimum(high[rows][:, free], now + reach[:, None])
+    least, most = torch.minimum(least, now), torch.maximum(most, now)
+    room = yardstick.target[rows] - excess - here.uncertainty + (tilt * now).sum(1)
+    anchors, gap = _anchors(yardstick, here)
+    spread = gap.new_zeros(len(gap), 1, len(free))
+    if anchors is not None:
+        fixed = (x[:, None] - anchors).abs().mean(1).sum(1)
+        anchors = anchors[:, :, free]
+        gap = gap - fixed + (now[:, None] - anchors).abs().mean(1).sum(1)
+    # A piecewise linear function is least at a kink or at an end.
+    points = torch.stack([own, now, least, most], 1)
+    if anchors is not None:
+        points = torch.cat([points, anchors], 1)
+    points = torch.minimum(torch.maximum(points, least[:, None]), most[:, None])
+    cost = yardstick.price[rows][:, None, free] * (points - own[:, None]).abs()
+    if anchors is not None:
+        spread = sum((points - a[:, None]).abs() for a in anchors.unbind(1))
+        spread = spread / anchors.shape[1]
+    # In units of the steepest column, so that multipliers have no unit.
+    unit = tilt.abs().amax(1).clamp_min(1e-12)
+    rise = (tilt / unit[:, None])[:, None] * points
+    solved = x.clone()
+    program = LinearProgram(points, cost, rise, spread, room / unit, gap)
+    solved[:, free] = program.solve()
+    return solved
+
+
+def _anchors(yardstick, here):
+    """The five nearest training rows, and how far from them one may be on average."""
+    gap = yardstick.max_gap[here.rows]
+    if yardstick.stored is None or not torch.isfinite(gap).any():
+        return None, gap
+    anchors, now = yardstick.stored.nearest(here.x.numpy())
+    return torch.as_tensor(anchors), torch.maximum(gap, torch.as_tensor(now))
+
+
+class LinearProgram:
+    """Least cost with bounds on two sums, for many rows at once.
+
+    For given multipliers of the bounds each position is on its own, and takes the best
+    of its points. The multipliers are found by bisection, and the last two solutions
+    around a bound are mixed so that it is just met.
+
+    Parameters
+    ----------
+    points : Tensor of shape (n_rows, n_points, n_positions)
+        What each position may become.
+
+    cost, rise, spread : Tensor of the same shape
+        What a point adds to the cost and to the two sums; `spread` may be one zero.
+
+    room, gap : Tensor of shape (n_rows,)
+        The bounds of the sums of `rise` and `spread`.
+    """
+
+    def __init__(self, points, cost, rise, spread, room, gap):
+        self.parts = [points, cost, rise, spread.expand_as(points)]
+        self.room, self.gap = room, gap
+
+    def solve(self):
+        """The solution of each row, of shape (n_rows, n_positions)."""
+        free = self._within_room(torch.zeros_like(self.room))
+        (index,) = (free[3].sum(1) > self.gap).nonzero(as_tuple=True)
+        solved = free[0].clone()
+        if len(index):
+            parts = [part[index] for part in self.parts]
+            some = LinearProgram(*parts, self.room[index], self.gap[index])
+            solved[index] = some._within_both([part[index] for part in free])
+        return solved
+
+    def _within_both(self, passed):
+        low, high = (torch.full_like(self.gap, end) for end in DECADES_GAP)
+        kept = self._within_room(10**high)
+        for _ in range(N_HALVINGS_GAP):
+            middle = (low + high) / 2
+            trial = self._within_room(10**middle)
+            fits = trial[3].sum(1) <= self.gap
+            low, high = torch.where(fits, low, middle), torch.where(fits, middle, high)
+            kept, passed = _either(fits, trial, kept), _either(fits, passed, trial)
+        return _mix(kept, passed, 3, self.gap)[0]
+
+    def _within_room(self, weight):
+        """The solution with the least multiplier of the rise that keeps its bound."""
+        tilted = self.parts[1] + weight[:, None, None] * self.parts[3]
+        low, high = (torch.full_like(self.room, end) for end in DECADES)
+        passed = self._choose(tilted)
+        is_free = passed[2].sum(1) <= self.room
+        kept = self._choose(tilted, 10**high)
+        for _ in range(N_HALVINGS):
+            middle = (low + high) / 2
+            trial = self._choose(tilted, 10**middle)
+            fits = trial[2].sum(1) <= self.room
+            low, high = torch.where(fits, low, middle), torch.where(fits, middle, high)
+            kept, passed = _either(fits, trial, kept), _either(fits, passed, trial)
+        mixed = _mix(kept, passed, 2, self.room)
+        return _either(is_free, self._choose(tilted), mixed)
+
+    def _choose(self, tilted, weight=None):
+        if weight is not None:
+            tilted = tilted + weight[:, None, None] * self.parts[2]
+        index = tilted.argmin(1, keepdim=True)
+        return [part.gather(1, index)[:, 0] for part in self.parts]
+
+
+def _either(condition, first, second):
+    pairs = zip(first, second, strict=True)
+    return [torch.where(condition[:, None], a, b) for a, b in pairs]
+
+
+def _mix(kept, passed, which, bound):
+    """Between a solution within a bound and one beyond, go as far as it allows."""
+    inside, outside = kept[which].sum(1), passed[which].sum(1)
+    share = ((bound - inside) / (outside - inside)).nan_to_num(0.0, 0.0, 0.0)
+    share = share.clamp(0, 1)[:, None]
+    return [torch.lerp(a, b, share) for a, b in zip(kept, passed, strict=True)]

@@ -1,0 +1,126 @@
+"""Proposals from the latent space of a generator, with or without the row's noise."""
+
+import torch
+
+from sklearn_clue.explainers._yardstick import join
+
+# Points of a row that are judged, steps of Adam between two of them, and their size.
+N_POINTS = 10
+N_INNER = 10
+LEARNING_RATE = 0.1
+
+# What being sure is worth at first, in distance, and how that follows the answers.
+WORTH = 3.0
+FACTOR = 1.5
+
+
+class KeptNoise:
+    """Decode latents such that those of a row stand for the row itself.
+
+    What the generator misses of a row is taken as its own noise, and kept: a number
+    keeps its difference from the decoded one, and a category a bonus in logits with
+    which it just wins there (abduction).
+
+    Parameters
+    ----------
+    problem : SearchProblem
+        With latents.
+
+    x0 : Tensor of shape (n_rows, n_encoded)
+        The rows.
+
+    z0 : Tensor of shape (n_rows, n_latent)
+        Their latents.
+    """
+
+    # The category of the row wins by so much, in logits.
+    LEAD = 1e-3
+
+    def __init__(self, problem, x0, z0):
+        self.problem = problem
+        self.blocks = problem.schema.blocks
+        with torch.no_grad():
+            base = problem.decode(z0)
+        self.shift = x0 - base
+        self.bonus = torch.zeros_like(x0)
+        for block in self.blocks:
+            logits = _logits(base[:, block])
+            own = (logits * x0[:, block]).sum(1)
+            lead = (logits.amax(1) - own).clamp_min(0) + self.LEAD
+            self.bonus[:, block] = lead[:, None] * x0[:, block]
+
+    def __call__(self, z):
+        """Decode latents of the rows, in the same order."""
+        decoded = self.problem.decode(z)
+        x = decoded + self.shift
+        parts, end = [], 0
+        for block in self.blocks:
+            logits = _logits(decoded[:, block]) + self.bonus[:, block]
+            parts += [x[:, end : block.start], logits.softmax(1)]
+            end = block.stop
+        return torch.cat([*parts, x[:, end:]], 1)
+
+
+def _logits(probabilities):
+    return probabilities.clamp_min(1e-9).log()
+
+
+def propose_latents(yardstick, rows, keep_noise=True, starts=None):
+    """Search latents by gradient for sure rows; every point seen is a candidate.
+
+    Parameters
+    ----------
+    yardstick : Yardstick
+        Of a problem with slopes and latents.
+
+    rows : LongTensor of shape (n_open,)
+        Rows to propose something for.
+
+    keep_noise : bool, default=True
+        Whether to keep what the generator misses of a row.
+
+    starts : Candidates or None, default=None
+        Start from the latents of the first of each row; None for those of the row.
+
+    Returns
+    -------
+    seen : Candidates
+        All points.
+    """
+    problem, x0 = yardstick.problem, yardstick.problem.x0[rows]
+    with torch.no_grad():
+        z0 = problem.encode(x0)
+        z = z0
+        if starts is not None:
+            first = torch.searchsorted(starts.rows, rows)
+            z = problem.encode(starts.x[first])
+    decode = KeptNoise(problem, x0, z0) if keep_noise else problem.decode
+    target, worth, seen = yardstick.target[rows], None, []
+    for _ in range(N_POINTS):
+        with torch.no_grad():
+            x = decode(z)
+        point = yardstick.judge(x, rows, ask=torch.zeros(()).bool())
+        point, slope = yardstick.with_slopes(point)
+        seen.append(point)
+        excess = point.uncertainty - target
+        if worth is None:
+            worth = WORTH / excess.abs().clamp_min(1e-6)
+        else:
+            worth = worth * torch.where(excess > 0, FACTOR, 1 / FACTOR)
+        z = _descend(decode, z, point.x, x0, slope, excess, worth)
+    return join(seen)
+
+
+def _descend(decode, z, x, x0, slope, excess, worth):
+    """Steps of Adam on the distance, plus the tangent above the target at its worth."""
+    z = z.clone().requires_grad_()
+    optimizer = torch.optim.Adam([z], LEARNING_RATE)
+    for _ in range(N_INNER):
+        with torch.enable_grad():
+            there = decode(z)
+            above = excess + (slope * (there - x)).sum(1)
+            value = (there - x0).abs().sum(1) + worth * above.clamp_min(0)
+            # Sum, not mean: a row must not depend on who shares its batch.
+            (z.grad,) = torch.autograd.grad(value.sum(), z)
+        optimizer.step()
+    return z.detach()

@@ -1,0 +1,202 @@
+"""What an explainer keeps of its training rows: near sure rows, and plausibility.
+
+Distances are l1 in encoded space, by brute force in blocks: at some thousands of rows
+and more than a handful of columns that is faster than a tree, and what it says of a
+row does not depend on the rows asked with it, not even among equal distances.
+"""
+
+import numpy as np
+from sklearn.metrics.pairwise import manhattan_distances
+from sklearn.neighbors import NearestNeighbors
+
+from sklearn_clue._torch import row_blocks
+
+# Plausibility is about the mean distance to so many rows.
+N_NEAREST = 5
+
+# Most training rows to keep. More would make every judgement of plausibility dearer
+# than one of the predictor, and hardly change a rank among them.
+MAX_ROWS = 5000
+
+# Sums of the same distances in another order differ in their last digits; these are
+# ties all the same.
+ROUNDING = 1e-9
+
+
+class StoredRows:
+    """Training rows in encoded space, their uncertainty, and how near rows usually are.
+
+    It holds plain arrays only.
+
+    Parameters
+    ----------
+    x : array of shape (n_rows, n_encoded)
+        Encoded training rows.
+
+    uncertainty : array of shape (n_rows,)
+        The chosen uncertainty of each.
+
+    sample_weight : array of shape (n_rows,) or None, default=None
+        Rows with the weight zero are not stored; other weights have no influence.
+
+    max_rows : int, default=MAX_ROWS
+        Of more rows a random choice is kept, which is always the same.
+
+    Attributes
+    ----------
+    x, uncertainty : ndarray
+        Of the rows that are kept, in their order.
+
+    own_gaps : ndarray of shape (n_kept,)
+        Mean distance of each kept row to its five nearest, itself being one of them.
+
+    usual_gaps : ndarray of shape (n_kept,)
+        Mean distance of each kept row to its five nearest others, sorted.
+    """
+
+    def __init__(self, x, uncertainty, sample_weight=None, max_rows=MAX_ROWS):
+        kept = np.arange(len(x))
+        if sample_weight is not None:
+            kept = np.flatnonzero(np.asarray(sample_weight) != 0)
+        if len(kept) > max_rows:
+            choice = np.random.RandomState(0).choice(len(kept), max_rows, replace=False)
+            kept = kept[np.sort(choice)]
+        self.x = np.array(x, dtype=np.float64)[kept]
+        self.uncertainty = np.array(uncertainty, dtype=np.float64)[kept]
+        self._build_index()
+        self.own_gaps = self.gaps(self.x)
+        self.usual_gaps = np.zeros(len(self))
+        if len(self) > 1:
+            n_others = min(N_NEAREST, len(self) - 1)
+            gaps, _ = self._index.kneighbors(n_neighbors=n_others)  # not to itself
+            self.usual_gaps = np.sort(gaps.mean(1))
+
+    def _build_index(self):
+        self._index = NearestNeighbors(algorithm="brute", metric="manhattan")
+        self._index.fit(self.x)
+
+    def __getstate__(self):
+        return {key: value for key, value in vars(self).items() if key != "_index"}
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        self._build_index()
+
+    def __len__(self):
+        return len(self.x)
+
+    def gaps(self, x):
+        """Mean distance of encoded rows to the five nearest rows."""
+        gaps, _ = self._index.kneighbors(x, min(N_NEAREST, len(self)))
+        return gaps.mean(1)
+
+    def plausibility(self, x):
+        """Share of the rows that are as far from others as the given ones, or farther.
+
+        Parameters
+        ----------
+        x : array of shape (n_rows, n_encoded)
+            Encoded rows.
+
+        Returns
+        -------
+        share : ndarray of shape (n_rows,)
+            Share of stored rows whose mean distance to their five nearest others is
+            at least that of the given row to its five nearest; ties count half. A
+            stored row that equals the given one is one of its five.
+        """
+        return self.shares(self.gaps(x))
+
+    def shares(self, gaps):
+        """Plausibility of rows at such mean distances from their five nearest."""
+        slack = ROUNDING * np.abs(gaps)
+        n_nearer = np.searchsorted(self.usual_gaps, gaps - slack, side="left")
+        n_not_farther = np.searchsorted(self.usual_gaps, gaps + slack, side="right")
+        return 1 - (n_nearer + n_not_farther) / (2 * len(self))
+
+    def widest_gaps(self, shares):
+        """The largest of the usual gaps with at least such plausibility.
+
+        Parameters
+        ----------
+        shares : array of shape (n_rows,)
+            Plausibility that is demanded.
+
+        Returns
+        -------
+        gaps : ndarray of shape (n_rows,)
+            Infinite where nothing is demanded, zero where no gap will do.
+        """
+        shares = np.asarray(shares)
+        n_gaps = np.searchsorted(-self.shares(self.usual_gaps), -shares, side="right")
+        gaps = np.append(0.0, self.usual_gaps)[n_gaps]
+        return np.where(shares <= 0, np.inf, gaps)
+
+    def nearest(self, x):
+        """The five nearest rows.
+
+        Parameters
+        ----------
+        x : array of shape (n_rows, n_encoded)
+            Encoded rows.
+
+        Returns
+        -------
+        neighbors : ndarray of shape (n_rows, n_nearest, n_encoded)
+            The nearest first; fewer than five if fewer are stored.
+
+        gaps : ndarray of shape (n_rows,)
+            Mean distance to them.
+        """
+        n_nearest = min(N_NEAREST, len(self))
+        found = np.empty((len(x), n_nearest), dtype=np.intp)
+        gaps = np.empty(len(x))
+        for block in self._blocks(len(x)):
+            distance = manhattan_distances(x[block], self.x)
+            near = distance.argpartition(n_nearest - 1, axis=1)[:, :n_nearest]
+            near_distance = np.take_along_axis(distance, near, 1)
+            order = near_distance.argsort(axis=1, kind="stable")
+            found[block] = np.take_along_axis(near, order, 1)
+            gaps[block] = np.take_along_axis(near_distance, order, 1).mean(1)
+        return self.x[found], gaps
+
+    def nearest_sure(self, x, target, n_neighbors, max_gaps=None):
+        """The nearest rows that are sure, each of them once.
+
+        Parameters
+        ----------
+        x : array of shape (n_rows, n_encoded)
+            Encoded rows.
+
+        target : float
+            Largest uncertainty of a sure row.
+
+        n_neighbors : int
+            Rows wanted; there may be fewer.
+
+        max_gaps : array of shape (n_rows,) or None, default=None
+            Prefer rows that are at most so far from their five nearest.
+
+        Returns
+        -------
+        neighbors : ndarray of shape (n_rows, n_found, n_encoded)
+            The nearest first, those with a larger gap after all others.
+
+        uncertainty : ndarray of shape (n_rows, n_found)
+            As it was stored.
+        """
+        sure = np.flatnonzero(self.uncertainty <= target)
+        _, first = np.unique(self.x[sure], axis=0, return_index=True)
+        sure = sure[np.sort(first)]
+        n_found = min(n_neighbors, len(sure))
+        found = np.empty((len(x), n_found), dtype=np.intp)
+        for block in self._blocks(len(x)) if n_found else ():
+            distance = manhattan_distances(x[block], self.x[sure])
+            if max_gaps is not None:
+                limit = max_gaps[block, None] * (1 + ROUNDING)
+                distance += np.where(self.own_gaps[sure] > limit, 1e9, 0.0)
+            found[block] = distance.argsort(axis=1, kind="stable")[:, :n_found]
+        return self.x[sure][found], self.uncertainty[sure][found]
+
+    def _blocks(self, n_rows):
+        return row_blocks(n_rows, 8 * len(self))

@@ -1,0 +1,269 @@
+"""One yardstick for all candidates: distance, uncertainty and plausibility.
+
+Whoever proposes rows is judged by the same measure, which also imposes the
+constraints and counts how often the predictor was asked.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+# Rows that the predictor is asked about at once.
+BLOCK = 1024
+
+# What is nearer by less than this is not nearer.
+ROUNDING = 1e-9
+
+# Whoever searches for the nearest row finds the weak spots of a demand: with a law that
+# is known exactly, rows that just met it were less likely than the rows they were made
+# from. With this margin they are about as likely.
+MARGIN = 0.1
+
+
+class Candidates(NamedTuple):
+    """Rows that have been judged. Each knows the row that it is meant for.
+
+    The uncertainty is NaN where nobody has asked: of rows that are too far away or
+    not plausible enough to matter.
+    """
+
+    x: torch.Tensor
+    rows: torch.Tensor
+    uncertainty: torch.Tensor
+    gap: torch.Tensor  # mean distance to the five nearest training rows
+
+    def keep(self, index):
+        """Some of the candidates."""
+        return Candidates(*(values[index] for values in self))
+
+
+def join(parts):
+    """Candidates of several lists in one."""
+    return Candidates(*map(torch.cat, zip(*parts, strict=True)))
+
+
+def replaced(candidates, index, others):
+    """Candidates with others in the place of some."""
+    parts = []
+    for values, new in zip(candidates, others, strict=True):
+        values = values.clone()
+        values[index] = new
+        parts.append(values)
+    return Candidates(*parts)
+
+
+class Yardstick:
+    """Measure candidates, and say which of them will do.
+
+    Parameters
+    ----------
+    problem : SearchProblem
+        The rows to explain, the model, and what a valid row is.
+
+    target : float
+        Largest uncertainty of a sure row.
+
+    stored : StoredRows or None, default=None
+        Tells how far rows are from the training rows, and how plausible that is; None
+        if all rows are equally plausible.
+
+    demand : "row", float or None, default=None
+        Least plausibility: that of the row but at most 0.5, a number, or none.
+
+    margin : float, default=MARGIN
+        With `"row"`, candidates keep nearer to the training rows than demanded by
+        this share of the gap.
+
+    max_distance : float or None, default=None
+        Largest l1 distance in encoded space.
+
+    Attributes
+    ----------
+    target, max_gap, max_distance : Tensor of shape (n_rows,)
+        What is asked of the candidates of each row.
+
+    demand : Tensor of shape (n_rows,)
+        The plausibility that the user demands.
+
+    price : Tensor of shape (n_rows, n_encoded)
+        What a change of one unit costs: 1, unless a change of other columns is wanted.
+
+    n_judged : Tensor of shape (n_rows,)
+        Candidates of each row that the predictor was asked about.
+    """
+
+    def __init__(
+        self,
+        problem,
+        target,
+        stored=None,
+        demand=None,
+        max_distance=None,
+        margin=MARGIN,
+    ):
+        self.problem, self.stored = problem, stored
+        x0 = problem.x0
+        self.n_judged = torch.zeros(len(x0), dtype=torch.long)
+        self.price = torch.ones_like(x0)
+        self.target = x0.new_full((len(x0),), target)
+        most = torch.inf if max_distance is None else max_distance
+        self.max_distance = x0.new_full((len(x0),), most)
+        self._read_demand(0.0 if stored is None or demand is None else demand, margin)
+        # Each block of encoded positions belongs to a column.
+        self.columns = list(problem.schema)
+        self.belongs = torch.zeros(len(self.columns), x0.shape[1], dtype=torch.bool)
+        for mask, column in zip(self.belongs, self.columns, strict=True):
+            mask[column.block] = True
+        self.is_number = torch.tensor([c.kind == "number" for c in self.columns])
+        self.number_positions = self.belongs[self.is_number].any(0)
+
+    def _read_demand(self, demand, margin):
+        """Turn a plausibility into the largest gap that has it."""
+        x0 = self.problem.x0
+        if demand == "row":
+            gap = self.gaps(x0)
+            self.demand = self.shares(gap).clamp(max=0.5)
+            typical = self.stored.widest_gaps(np.full(len(x0), 0.5))
+            self.demanded_gap = torch.maximum(gap, torch.as_tensor(typical))
+            self.max_gap = (1 - margin) * self.demanded_gap
+            return
+        self.demand = x0.new_full((len(x0),), demand)
+        self.demanded_gap = torch.full_like(self.demand, torch.inf)
+        if demand > 0:
+            widest = self.stored.widest_gaps(self.demand.numpy())
+            self.demanded_gap = torch.as_tensor(widest)
+        self.max_gap = self.demanded_gap
+
+    def distance(self, x, rows):
+        """The l1 distance to the rows."""
+        return (x - self.problem.x0[rows]).abs().sum(1)
+
+    def cost(self, x, rows):
+        """The l1 distance at the price of each column."""
+        return (self.price[rows] * (x - self.problem.x0[rows]).abs()).sum(1)
+
+    def column_costs(self, x, rows):
+        """What the change of each column costs, of shape (n_candidates, n_columns)."""
+        costs = self.price[rows] * (x - self.problem.x0[rows]).abs()
+        return costs @ self.belongs.T.to(costs.dtype)
+
+    def changed(self, x, rows):
+        """Which columns differ from the row, of shape (n_candidates, n_columns)."""
+        differs = (x != self.problem.x0[rows]).to(x.dtype)
+        return differs @ self.belongs.T.to(x.dtype) > 0
+
+    def gaps(self, x):
+        """Mean distances to the five nearest training rows; zero if none are stored."""
+        if self.stored is None or not len(x):
+            return x.new_zeros(len(x))
+        return torch.as_tensor(self.stored.gaps(x.numpy()))
+
+    def shares(self, gaps):
+        """The plausibility of rows with such gaps; 1 if nothing is stored."""
+        if self.stored is None:
+            return torch.ones_like(gaps)
+        return torch.as_tensor(self.stored.shares(gaps.numpy()))
+
+    def uncertainty(self, x, rows):
+        """Ask the predictor, and count."""
+        self.count(rows)
+        if not len(x):
+            return x.new_zeros(0)
+        blocks = zip(x.split(BLOCK), rows.split(BLOCK), strict=True)
+        with torch.no_grad():
+            return torch.cat([self.problem.uncertainty(*block) for block in blocks])
+
+    def with_slopes(self, candidates):
+        """Ask for uncertainty and slope of candidates; that counts as two judgements.
+
+        Parameters
+        ----------
+        candidates : Candidates
+            Their uncertainty is not looked at.
+
+        Returns
+        -------
+        candidates : Candidates
+            With their uncertainty.
+
+        slope : Tensor of shape (n_candidates, n_encoded)
+            Gradient of the uncertainty.
+        """
+        if not len(candidates.x):
+            return candidates, torch.zeros_like(candidates.x)
+        self.count(candidates.rows, 2)
+        values, slopes = [], []
+        blocks = candidates.x.split(BLOCK), candidates.rows.split(BLOCK)
+        for x, rows in zip(*blocks, strict=True):
+            x = x.clone().requires_grad_()
+            with torch.enable_grad():
+                value = self.problem.uncertainty(x, rows)
+                # Sum, not mean: a slope must not depend on who shares its batch.
+                (slope,) = torch.autograd.grad(value.sum(), x)
+            values.append(value.detach())
+            slopes.append(slope.nan_to_num(0.0, 0.0, 0.0))
+        return candidates._replace(uncertainty=torch.cat(values)), torch.cat(slopes)
+
+    def count(self, rows, n=1):
+        """Count judgements of the candidates of some rows."""
+        self.n_judged += n * torch.bincount(rows, minlength=len(self.n_judged))
+
+    def judge(self, x, rows, ask=None):
+        """Make rows valid and judge them.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n_candidates, n_encoded)
+            Encoded rows, valid or not.
+
+        rows : LongTensor of shape (n_candidates,)
+            The row that each is meant for.
+
+        ask : Tensor of bool or None, default=None
+            Candidates worth asking about; None for all. Those that are too far away or
+            not plausible enough are left out in any case.
+
+        Returns
+        -------
+        candidates : Candidates
+            The valid rows, in the same order.
+        """
+        with torch.no_grad():
+            x = self.problem.valid(x, rows)
+        judged = Candidates(x, rows, torch.full_like(x[:, 0], torch.nan), self.gaps(x))
+        is_asked = self.is_near(judged) if ask is None else self.is_near(judged) & ask
+        uncertainty = judged.uncertainty
+        uncertainty[is_asked] = self.uncertainty(x[is_asked], rows[is_asked])
+        return judged
+
+    def is_near(self, candidates):
+        """Whether candidates are near enough to the row and to the training rows."""
+        rows = candidates.rows
+        limit = self.max_gap[rows] * (1 + ROUNDING)
+        distance = self.distance(candidates.x, rows)
+        return (candidates.gap <= limit) & (distance <= self.max_distance[rows])
+
+    def is_good(self, candidates):
+        """Whether candidates are sure, near and plausible enough."""
+        is_sure = candidates.uncertainty <= self.target[candidates.rows]
+        return is_sure & self.is_near(candidates)
+
+    def best(self, candidates, n=1, is_open=None):
+        """Positions of the n cheapest good candidates of each row, cheapest first."""
+        is_good = self.is_good(candidates)
+        if is_open is not None:
+            is_good &= is_open
+        (good,) = is_good.nonzero(as_tuple=True)
+        cost = self.cost(candidates.x[good], candidates.rows[good])
+        order = good[first_of_each(candidates.rows[good], cost, n)]
+        return order
+
+
+def first_of_each(rows, value, n):
+    """Positions of the n smallest values of each row, row by row, smallest first."""
+    order = np.lexsort((value.numpy(), rows.numpy()))
+    sorted_rows = rows.numpy()[order]
+    starts = np.searchsorted(sorted_rows, sorted_rows, side="left")
+    rank = np.arange(len(order)) - starts
+    return torch.as_tensor(order[rank < n])
