@@ -11,6 +11,7 @@ from sklearn_clue.explainers import (
     CLUEExplainer,
     CLUEExplainerCV,
     LocalSensitivityExplainer,
+    NeighborExplainer,
     UFIDOExplainer,
 )
 from sklearn_clue.explanation import Explanation
@@ -26,6 +27,7 @@ __all__ = [
     "DeepEnsembleRegressor",
     "Explanation",
     "LocalSensitivityExplainer",
+    "NeighborExplainer",
     "TabularEncoder",
     "UFIDOExplainer",
     "Uncertainty",

@@ -2,6 +2,7 @@
 
 import warnings
 from abc import abstractmethod
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -451,10 +452,14 @@ class BaseUncertaintyExplainer(
         """What the method needs of the fitted generator."""
         return None
 
+    def _follows_gradients(self, trade_offs):
+        """Whether the method needs gradients of the model."""
+        return True
+
     def _fit_method(self, problem):
         """Learn from the training rows, once the parts are fitted."""
 
-    def _describe(self, problem, before, after):
+    def _describe(self, trade_off, problem, before, after):
         """Give what explanations say of rows before and after, by name."""
         if not self.is_classification_:
             return {}
@@ -475,6 +480,9 @@ class BaseUncertaintyExplainer(
 
     # ------------------------------------------------------------------------------
 
+    def _constrained_space(self):
+        return self._space.constrained(self.immutable_features, self.feature_ranges)
+
     def _problem_of(self, x, limits=None, before=None):
         """The problem to explain encoded rows."""
         return SearchProblem(
@@ -490,23 +498,16 @@ class BaseUncertaintyExplainer(
     def _explain(self, X, trade_offs):
         """Explain rows, once per value of the parameter `_trade_off`."""
         check_is_fitted(self, "estimator_")
-        check_gradients(self._provider, type(self).__name__)
+        if self._follows_gradients(trade_offs):
+            check_gradients(self._provider, type(self).__name__)
         X = self._check_rows(X, reset=False)
         # The models do not depend on constraints, so these may be set after `fit`.
-        space = self._space.constrained(self.immutable_features, self.feature_ranges)
+        space = self._constrained_space()
         shown = space.display(X)
         x0 = space.encode_display(shown)
         problem = self._problem_of(x0, space.limits(shown, x0))
         unit = unit_of(self._provider)
-        results = Results(
-            problem,
-            space,
-            shown,
-            unit,
-            self._in_words,
-            self._describe,
-            self._about(),
-        )
+        results = Results(problem, space, shown, unit, self._in_words, self._about())
         method = self._method(trade_offs)
         found = run_in_batches(
             method, problem, self.batch_size, self.n_jobs, self.verbose
@@ -515,9 +516,13 @@ class BaseUncertaintyExplainer(
         explanations = []
         for value, *each in zip(trade_offs, found, candidates, strict=True):
             weight = value if self._trade_off == "distance_weight" else None
-            objective = method.objective(problem, value)
             explanations.append(
-                results.explanation(*each, objective, distance_weight=weight)
+                results.explanation(
+                    *each,
+                    method.objective(problem, value),
+                    partial(self._describe, value),
+                    distance_weight=weight,
+                )
             )
         return explanations
 

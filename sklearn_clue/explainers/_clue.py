@@ -26,6 +26,7 @@ from sklearn_clue._validation import (
 from sklearn_clue.encoding import as_float32
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer, read_weights
 from sklearn_clue.explainers._objectives import Penalty
+from sklearn_clue.explainers._question import AsksForSureRows
 from sklearn_clue.explainers._results import Found
 from sklearn_clue.explainers._search import (
     StoppingRule,
@@ -348,13 +349,15 @@ def _take(value, rows, n_rows):
     return take(value, rows) if is_per_row else value
 
 
-class CLUEExplainer(_BaseCLUE):
+class CLUEExplainer(AsksForSureRows, _BaseCLUE):
     """Explain why a model is unsure, by the smallest change that makes it sure.
 
-    Counterfactual Latent Uncertainty Explanations (CLUE): for a row that the model is
-    unsure about, search the latent space of a generative model for a row that looks
-    like real data, differs little from the given one, and leaves the model sure. What
-    differs is what the uncertainty comes from.
+    For a row that the model is unsure about, find the nearest row that it is sure about
+    and that is as believable as rows of the training table are: "would be sure if
+    amount were 2,100 instead of 8,400". With a number for `distance_weight`, search as
+    the paper does instead: Counterfactual Latent Uncertainty Explanations (CLUE)
+    minimise uncertainty plus weighted distance in the latent space of a generative
+    model.
 
     Raw DataFrames are welcome, and explanations come back in the same columns and
     units.
@@ -383,15 +386,51 @@ class CLUEExplainer(_BaseCLUE):
         not knowing the model, or a sum with weights such as `{"aleatoric": 0.2,
         "epistemic": 1.0}`.
 
-    distance_weight : float, default=2.0
-        Price of a change, λ_x·d in the paper: the l1 distance in encoded space counts
-        by this weight over the number of encoded columns. Larger values change less
-        and explain less. Uncertainty of regression counts in standard deviations of
-        the target. For images, 25 is a good start.
+    distance_weight : float or None, default=None
+        None asks for the nearest sure and believable row. A number is λ_x·d of the
+        paper: the l1 distance in encoded space counts by this weight over the number
+        of encoded columns, and the latents of the generator alone are searched. Larger
+        values change less and explain less. Uncertainty of regression counts in
+        standard deviations of the target. 2 suits many tables, and 25 images.
+
+    target_uncertainty : float or None, default=None
+        The uncertainty up to which the model counts as sure, in nats or the unit of
+        the target. None means the quantile of `uncertainty` over the rows of `fit`
+        that leaves `rejection_rate` of them above it: `threshold_` for the total. Not
+        used with a number for `distance_weight`.
+
+    min_plausibility : "row", float or None, default="row"
+        Least plausibility of a counterfactual, from 0 to 1: the share of training rows
+        that are at least as far from their five nearest neighbours as it is. `"row"`
+        demands that of the row itself, and at most 0.5; None demands nothing. Not
+        used with a number for `distance_weight`.
+
+    max_distance : float or None, default=None
+        Largest l1 distance of a counterfactual, in encoded space.
+
+    keep_noise : bool or None, default=None
+        Whether latents stand for the row itself where they begin: what the generator
+        cannot rebuild of it is added to all that is decoded. None means True for the
+        nearest sure row, and False with a number for `distance_weight`, as in the
+        paper.
+
+    n_neighbors : int, default=10
+        Sure training rows to start from. For them, and to tell plausibility, at most
+        5000 encoded training rows are stored, none without weight. 0 stores none:
+        plausibility is then that of the generator's density.
+
+    search : {"auto", "gradient", "values"}, default="auto"
+        Whether to follow gradients of the model, or to ask for values only. `"auto"`
+        follows them where there are any.
+
+    fill_missing : bool, default=False
+        Whether a counterfactual may fill in a missing value: "would be sure if income
+        were known to be 3,200".
 
     prediction_weight : float, default=0.0
         Price of another prediction, λ_y: cross-entropy for classes, squared error in
-        standard deviations of the target for regression.
+        standard deviations of the target for regression. It needs a number for
+        `distance_weight`.
 
     learning_rate : float, default=0.1
         Step size of Adam in latent space.
@@ -416,8 +455,10 @@ class CLUEExplainer(_BaseCLUE):
         Standard deviation of the noise on the starts of further explanations.
 
     n_explanations : int, default=1
-        Searches per row. The first starts without noise. All results are kept as
-        `candidates`, near-duplicates merged.
+        Sure rows to find for each row, as `candidates`: they change different columns,
+        and there are fewer where no more are found. With a number for
+        `distance_weight`, searches per row from different starts, near-duplicates
+        merged.
 
     immutable_features : list, str or None, default=None
         Columns that keep their value: names, or positions if X is an array.
@@ -425,7 +466,9 @@ class CLUEExplainer(_BaseCLUE):
     feature_ranges : dict or None, default=None
         What numbers may become: `{"texture": (10, 25), "age": "increase"}` by column
         name, or by position if X is an array. `"increase"` and `"decrease"` refer to
-        the value that the row has; a bound of None or infinity is none.
+        the value that the row has; a bound of None or infinity is none. Numbers
+        without a range stay between the least and the largest value seen in `fit`, and
+        all have as many decimals as there.
 
     rejection_rate : float, default=0.2
         Share of new rows that :meth:`rejects` should pick.
@@ -520,7 +563,11 @@ class CLUEExplainer(_BaseCLUE):
 
     _parameter_constraints: dict = {
         **_BaseCLUE._parameter_constraints,
-        "distance_weight": [Interval(Real, 0, None, closed="left")],
+        **AsksForSureRows._parameter_constraints,
+        "distance_weight": [Interval(Real, 0, None, closed="left"), None],
+        "keep_noise": ["boolean", None],
+        "search": [StrOptions({"auto", "gradient", "values"})],
+        "fill_missing": ["boolean"],
     }
 
     def __init__(
@@ -529,7 +576,14 @@ class CLUEExplainer(_BaseCLUE):
         generator=None,
         *,
         uncertainty="total",
-        distance_weight=2.0,
+        distance_weight=None,
+        target_uncertainty=None,
+        min_plausibility="row",
+        max_distance=None,
+        keep_noise=None,
+        n_neighbors=10,
+        search="auto",
+        fill_missing=False,
         prediction_weight=0.0,
         learning_rate=0.1,
         min_iter=3,
@@ -552,6 +606,13 @@ class CLUEExplainer(_BaseCLUE):
         self.generator = generator
         self.uncertainty = uncertainty
         self.distance_weight = distance_weight
+        self.target_uncertainty = target_uncertainty
+        self.min_plausibility = min_plausibility
+        self.max_distance = max_distance
+        self.keep_noise = keep_noise
+        self.n_neighbors = n_neighbors
+        self.search = search
+        self.fill_missing = fill_missing
         self.prediction_weight = prediction_weight
         self.learning_rate = learning_rate
         self.min_iter = min_iter
@@ -569,6 +630,97 @@ class CLUEExplainer(_BaseCLUE):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    def explain(self, X):
+        """Find, for each row, another one that the model is sure about.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to explain, of any length; those that :meth:`rejects` picks are the
+            ones worth explaining. Rows that are sure already come back as they are,
+            if the nearest sure row is asked for.
+
+        Returns
+        -------
+        explanation : Explanation
+            Counterfactuals in the units and the container of X, and what they did to
+            the uncertainty.
+        """
+        self._check_question()
+        return super().explain(X)
+
+    def score(self, X, y=None):
+        """Tell how good the explanations of the rejected rows are.
+
+        For the nearest sure row it is the number of rejected rows that got one that is
+        sure and as plausible as demanded, plus 1 / (1 + d) of their mean distance d,
+        over the number of rejected rows: one row more outweighs any distance. Where no
+        row is rejected it is NaN, with a warning.
+
+        With a number for `distance_weight` it tells how well the two terms of the
+        objective are balanced. The paper chooses λ such that uncertainty and distance
+        are of similar size (Sec. 3): it is 0 where their means over the rejected rows
+        are equal and -1 where one of them vanishes. Rows that come back as near as the
+        generator can rebuild them count as -1. The two scores cannot be compared.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows; those above `threshold_` are explained.
+
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        score : float
+            Higher is better.
+        """
+        check_is_fitted(self, "estimator_")
+        if self.distance_weight is not None:
+            return super().score(X)
+        return self._score_sure(X)
+
+    def _fit(self, X, y, fit_params):
+        self._check_question()
+        return super()._fit(X, y, fit_params)
+
+    def _check_question(self):
+        """Refuse settings that do not go together."""
+        if self.distance_weight is None and self.prediction_weight > 0:
+            raise ValueError(
+                f"prediction_weight={self.prediction_weight} needs a number for "
+                "distance_weight: the nearest sure row may predict what it likes. Set "
+                "distance_weight=2.0, for example, or prediction_weight=0."
+            )
+
+    def _method(self, trade_offs):
+        if trade_offs[0] is not None:
+            return super()._method(trade_offs)
+        proposers = ["neighbors", "columns"]
+        use_slopes = self._provider_has_slopes()
+        if use_slopes:
+            proposers.append("latents" if self.keep_noise is False else "noise")
+        return self._sure_search(proposers=proposers, use_slopes=use_slopes)
+
+    def _provider_has_slopes(self):
+        is_differentiable = getattr(self._provider, "is_differentiable", True)
+        return self.search != "values" and is_differentiable
+
+    def _follows_gradients(self, trade_offs):
+        return trade_offs[0] is not None or self.search == "gradient"
+
+    def _describe(self, trade_off, problem, before, after):
+        facts = super()._describe(trade_off, problem, before, after)
+        if trade_off is None:
+            facts |= self._describe_sure(problem, before, after)
+        return facts
+
+    def _constrained_space(self):
+        return self._space.constrained(
+            self.immutable_features, self.feature_ranges, self.fill_missing
+        )
 
 
 class CLUEExplainerCV(_BaseCLUE):

@@ -10,6 +10,7 @@ import torch
 
 from sklearn_clue._modules import ValidRows
 from sklearn_clue._torch import PRECISE_DTYPE, pad_rows, row_blocks
+from sklearn_clue.generative.protocols import LatentModel
 from sklearn_clue.uncertainty import Uncertainty, weighted_sum
 
 # Hidden layers of a hundred networks, or of one for each of some latents.
@@ -108,6 +109,16 @@ class SearchProblem:
     def __len__(self):
         return len(self.x0)
 
+    @property
+    def is_differentiable(self):
+        """Whether gradients of the uncertainty reach rows."""
+        return getattr(self.provider, "is_differentiable", True)
+
+    @property
+    def has_latents(self):
+        """Whether there is a latent space to search in."""
+        return isinstance(self.model, LatentModel)
+
     def take(self, rows):
         """The problem of some of the rows, each as often as it is named."""
         part = copy.copy(self)
@@ -175,10 +186,13 @@ class SearchProblem:
         with torch.no_grad():
             return self.model.encode(pad_rows(x)).mean[: len(x)].to(PRECISE_DTYPE)
 
-    def decode(self, z, rows):
-        """The valid rows that latents stand for; gradients reach the latents."""
+    def decode(self, z, rows=None):
+        """The valid rows that latents stand for; gradients reach the latents.
+
+        Without `rows`, as the generator gives them: with probabilities for categories.
+        """
         x = self.model.decode(pad_rows(z))[: len(z)].to(PRECISE_DTYPE)
-        return self.valid(x, rows)
+        return x if rows is None else self.valid(x, rows)
 
     def impute(self, x, observed, rows):
         """Replace what is not observed by what the generator expects, as valid rows."""

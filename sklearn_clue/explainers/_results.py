@@ -136,20 +136,15 @@ class Results:
     in_words : callable
         From predictions to labels, or means in the unit of the target.
 
-    describe : callable
-        From a problem and what is known of its rows before and after to more that
-        explanations say of them.
-
     about : dict
         What explanations say of the explainer.
     """
 
-    def __init__(self, problem, space, shown, unit, in_words, describe, about):
+    def __init__(self, problem, space, shown, unit, in_words, about):
         self.problem = problem
         self.space = space
         self.unit = unit
         self.in_words = in_words
-        self.describe = describe
         self.about = about
         with one_thread():
             self.before = Judged.of(shown, problem.x0.numpy(), *problem.before)
@@ -174,7 +169,7 @@ class Results:
         size = n_rows * n_candidates
         return [judged.keep(slice(i * size, (i + 1) * size)) for i in range(len(found))]
 
-    def explanation(self, found, candidates, objective, **about):
+    def explanation(self, found, candidates, objective, describe, **about):
         """Make an explanation of what was found, the best candidate of each row first.
 
         Parameters
@@ -187,6 +182,10 @@ class Results:
 
         objective : Objective or None
             What to rank them by; None if they are in order.
+
+        describe : callable
+            From a problem and what is known of its rows before and after to more to
+            say of them.
 
         **about : dict
             More to say.
@@ -243,7 +242,7 @@ class Results:
             else SearchPath(found.path_z[which], found.path_value[which]),
             encoded=before.x,
             encoded_counterfactuals=after.x,
-            **self.describe(self.problem, before, after),
+            **describe(self.problem, before, after),
             **self.about,
             **about,
         )

@@ -1,0 +1,210 @@
+"""The question for the nearest believable row that the model is sure about."""
+
+import copy
+import warnings
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+
+from sklearn_clue._tables import take
+from sklearn_clue._torch import one_thread
+from sklearn_clue._validation import Interval, StrOptions, check_is_fitted
+from sklearn_clue.explainers._contributions import shapley_of_changes
+from sklearn_clue.explainers._neighbors import StoredRows
+from sklearn_clue.explainers._results import Found
+from sklearn_clue.explainers._sure import find_sure_rows
+from sklearn_clue.providers import unit_of
+from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
+
+
+class SureSearch:
+    """Find the nearest sure rows, for many rows.
+
+    Parameters
+    ----------
+    target : float
+        Largest uncertainty of a sure row, in the unit of the search.
+
+    stored : StoredRows or None
+        Training rows.
+
+    n_explanations : int
+        Answers per row.
+
+    **settings : dict
+        See `find_sure_rows`.
+    """
+
+    def __init__(self, target, stored, n_explanations, **settings):
+        self.target = target
+        self.stored = stored
+        self.n_explanations = n_explanations
+        self.settings = settings
+
+    def objective(self, problem, trade_off):
+        """None: candidates come in their order."""
+        return None
+
+    def __call__(self, problem):
+        """Search for all rows of a problem."""
+        found = find_sure_rows(
+            problem,
+            self.target,
+            stored=self.stored,
+            n_explanations=self.n_explanations,
+            **self.settings,
+        )
+        n_asked = found.n_judged[:, None].expand(-1, self.n_explanations)
+        is_answer = torch.arange(self.n_explanations) < found.n_found[:, None]
+        return [
+            Found(
+                x=found.x.numpy(),
+                n_iter=n_asked.numpy(),
+                converged=np.ones(n_asked.shape, dtype=bool),
+                is_answer=is_answer.numpy(),
+            )
+        ]
+
+
+class AsksForSureRows:
+    """What explainers that ask for the nearest sure row share.
+
+    A mixin left of `BaseUncertaintyExplainer`, with the parameters
+    `target_uncertainty`, `min_plausibility`, `max_distance`, `n_neighbors` and
+    `n_explanations`.
+    """
+
+    _parameter_constraints: dict = {
+        "target_uncertainty": [Interval(Real, 0, None, closed="left"), None],
+        "min_plausibility": [
+            StrOptions({"row"}),
+            Interval(Real, 0, 1, closed="both"),
+            None,
+        ],
+        "max_distance": [Interval(Real, 0, None, closed="neither"), None],
+        "n_neighbors": [Interval(Integral, 0, None, closed="left")],
+        "n_explanations": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def _fit_method(self, problem):
+        parts = np.stack([part.numpy() for part in problem.before[0]], axis=1)
+        self._usual_parts, self._sure_level = parts, 1 - self.rejection_rate
+        self._stored = None
+        if self._image_shape is None and self.n_neighbors:
+            self._stored = StoredRows(problem.x0.numpy(), parts)
+
+    def _target(self):
+        """The uncertainty to reach, in the unit of the search."""
+        if self.target_uncertainty is not None:
+            return self.target_uncertainty / unit_of(self._provider)
+        weights = weights_of_parts(self.uncertainty)
+        return float(np.quantile(self._usual_parts @ weights, self._sure_level))
+
+    def _sure_search(self, **settings):
+        return SureSearch(
+            self._target(),
+            self._stored_rows(),
+            self.n_explanations,
+            demand=self.min_plausibility,
+            max_distance=self.max_distance,
+            n_neighbors=self.n_neighbors,
+            **settings,
+        )
+
+    def _stored_rows(self):
+        """Training rows with the uncertainty that is asked about."""
+        if self._stored is None:
+            return None
+        stored = copy.copy(self._stored)
+        stored.uncertainty = stored.uncertainty @ weights_of_parts(self.uncertainty)
+        return stored
+
+    def _describe_sure(self, problem, before, after):
+        """What an explanation says of sure rows."""
+        unit, stored = unit_of(self._provider), self._stored_rows()
+        facts = {"target": unit * self._target(), "kind": self.uncertainty}
+        if stored is not None:
+            own, theirs = (stored.plausibility(rows.x) for rows in (before, after))
+            facts |= {"plausibility_before": own, "plausibility": theirs}
+            least = self.min_plausibility
+            if least is not None:
+                least = np.minimum(own, 0.5) if least == "row" else least
+                facts["is_plausible"] = theirs >= least - 1e-9
+        return facts | {"contributions": unit * self._contributions(problem, after)}
+
+    def _contributions(self, problem, after):
+        """Shapley values of the changes, in the unit of the search."""
+
+        def value(x):
+            with one_thread(), torch.no_grad():
+                rows = torch.zeros(len(x), dtype=torch.long)
+                return problem.uncertainty(torch.as_tensor(x), rows).numpy()
+
+        before, weights = problem.before[0], weights_of_parts(self.uncertainty)
+        return shapley_of_changes(
+            value,
+            problem.x0.numpy(),
+            after.x,
+            [column.block for column in self._space.schema],
+            before=weighted_sum(weights, before).numpy(),
+            after=weighted_sum(weights, after.parts),
+        ).values
+
+    def _score_sure(self, X):
+        """See `CLUEExplainer.score`."""
+        X = self._check_rows(X, reset=False)
+        rejected = np.flatnonzero(self.rejects(X))
+        if not len(rejected):
+            warnings.warn(
+                f"None of the {X.shape[0]} rows is rejected, so there is nothing to "
+                "score: NaN. Pass more rows, or raise rejection_rate.",
+                UserWarning,
+                stacklevel=3,
+            )
+            return np.nan
+        explanation = self.explain(take(X, rejected))
+        is_good = explanation.is_sure
+        if explanation.is_plausible is not None:
+            is_good = is_good & explanation.is_plausible
+        nearness = 0.0
+        if is_good.any():
+            nearness = 1 / (1 + explanation.distance[is_good].mean())
+        return float((is_good.sum() + nearness) / len(rejected))
+
+    def nearest_sure(self, X, n_neighbors=1):
+        """Give the nearest training rows that the model is sure about.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to compare with.
+
+        n_neighbors : int, default=1
+            Rows wanted for each.
+
+        Returns
+        -------
+        rows : list of {ndarray, DataFrame}
+            For each row of X the nearest first, in the container of X. What was stored
+            is encoded, so numbers come back within rounding.
+        """
+        check_is_fitted(self, "estimator_")
+        stored = self._stored_rows()
+        if stored is None:
+            raise ValueError(
+                "No training rows were stored, so there are none to give. Fit with "
+                "n_neighbors above 0, and not on images."
+            )
+        X = self._check_rows(X, reset=False)
+        shown = self._space.display(X)
+        x0 = self._space.encode_display(shown)
+        found, _ = stored.nearest_sure(x0, self._target(), n_neighbors)
+        return [
+            self._space.decode(
+                rows,
+                take(shown, np.full(len(rows), i)),
+                np.repeat(x0[i : i + 1], len(rows), axis=0),
+            )
+            for i, rows in enumerate(found)
+        ]
