@@ -525,25 +525,27 @@ def unpack_template(packed):
     return pd.DataFrame(columns=pd.Index(labels, name=names[0], tupleize_cols=False))
 
 
-def pack_dtype(dtype):
+def pack_dtype(dtype, categories=None):
+    """A dtype as plain values; declared categories only if they are not those given."""
     if isinstance(dtype, np.dtype):
         return {"numpy": dtype.str}
     if isinstance(dtype, pd.CategoricalDtype):
-        return {
-            "pandas": "category",
-            "ordered": dtype.ordered,
-            "values": pack_dtype(dtype.categories.dtype),
-            "categories": tuple(dtype.categories.tolist()),
-        }
+        inner = pack_dtype(dtype.categories.dtype)
+        packed = {"pandas": "category", "ordered": dtype.ordered, "values": inner}
+        return packed | _others(dtype.categories.tolist(), categories)
     if isinstance(dtype, pd.api.extensions.ExtensionDtype):
         if pandas_dtype(str(dtype)) == dtype:
             return {"pandas": str(dtype)}
     if hasattr(dtype, "base_type"):
         packed = {"polars": dtype.base_type().__name__}
         if packed["polars"] == "Enum":
-            packed["categories"] = tuple(dtype.categories.to_list())
+            packed |= _others(dtype.categories.to_list(), categories)
         return packed
     return dtype
+
+
+def _others(declared, categories):
+    return {} if tuple(declared) == categories else {"categories": tuple(declared)}
 
 
 def unpack_dtype(packed, categories):

@@ -32,6 +32,10 @@ from sklearn_clue.schema import ColumnSchema, FeatureSchema
 __all__ = ["TabularEncoder"]
 
 
+# In fewer rows it takes no reason for columns to be alike.
+MIN_HINT_ROWS = 20
+
+
 class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimator):
     """Encode a table of numbers and categories for a network, and decode it again.
 
@@ -336,7 +340,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         self._template = _tables.take(X, slice(0))
         if isinstance(X, np.ndarray) and X.dtype.kind in "US" and "number" in kinds:
             self._template = self._template.astype(object)  # text is no number
-        if is_frame and give_hints:
+        if is_frame and give_hints and len(weight) >= MIN_HINT_ROWS:
             _give_hints(self.schema_, arrays)
         return self
 
@@ -585,8 +589,10 @@ def _give_hints(schema, arrays):
         known = (column.categories or ()) + column.pooled
         if not known and column.low is None:
             hints.append(f"{column.name!r} is missing in all rows")
-        elif column.low == column.high and len(known) < 2 and not column.has_gap:
+            continue
+        if column.low == column.high and len(known) < 2 and not column.has_gap:
             hints.append(f"{column.name!r} has one value only")
+            continue
         facts = (column.kind, column.categories, column.center, column.percentiles)
         for name, other in same.setdefault(facts, []):
             if pd.Series(array).equals(pd.Series(other)):
@@ -600,7 +606,7 @@ def _give_hints(schema, arrays):
             f"{' and others' if len(hints) > 5 else ''}. They do no harm, but consider "
             "to drop them.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -115,7 +115,7 @@ class ColumnSchema:
     atoms: tuple[float, ...] = ()
 
     def __getstate__(self):
-        state = {**vars(self), "dtype": pack_dtype(self.dtype)}
+        state = {**vars(self), "dtype": pack_dtype(self.dtype, self.categories)}
         if self.percentiles is not None:
             state["percentiles"] = np.array(self.percentiles)
         return state

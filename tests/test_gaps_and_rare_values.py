@@ -119,6 +119,7 @@ def test_whole_chunks_may_be_empty():
 def test_columns_that_say_nothing_new_are_named():
     X = pd.DataFrame({"a": [1.0, 2, 3], "b": [1.0, 2, 3], "c": "x", "d": np.nan})
     X["e"], X["f"] = pd.Series([np.nan] * 3, dtype=object), 7
+    X = pd.concat([X] * 10, ignore_index=True)
     with pytest.warns(UserWarning) as caught:
         encoder = TabularEncoder().fit(X)
     (message,) = [str(warning.message) for warning in caught]
@@ -131,7 +132,7 @@ def test_columns_that_say_nothing_new_are_named():
     ):
         assert hint in message
     encoded = encoder.transform(X)
-    assert_array_equal(encoded[:, 2:], [[1, 0, 1, 1, 0]] * 3)
+    assert_array_equal(encoded[:, 2:], [[1, 0, 1, 1, 0]] * 30)
     assert_frame_equal(encoder.inverse_transform(encoded), X)
 
 
