@@ -177,13 +177,18 @@ class Explanation:
     classes : ndarray of shape (n_classes,), default=None
         The labels that the columns of the probabilities belong to.
 
-    probabilities_before, probabilities_after : ndarray of shape (n_rows, n_classes), \
-            default=None
-        Class probabilities of the rows of `X` and of the counterfactuals.
+    probabilities_before : ndarray of shape (n_rows, n_classes), default=None
+        Class probabilities of the rows of `X`.
 
-    interval_before, interval_after : ndarray of shape (n_rows, 2), default=None
-        Predictive intervals of a regression, likewise. Without them words tell the mean
-        and its standard deviation.
+    probabilities_after : ndarray of shape (n_rows, n_classes), default=None
+        Class probabilities of the counterfactuals.
+
+    interval_before : ndarray of shape (n_rows, 2), default=None
+        Predictive intervals of a regression. Without them words tell the mean and its
+        standard deviation.
+
+    interval_after : ndarray of shape (n_rows, 2), default=None
+        Predictive intervals for the counterfactuals.
 
     method : str, default="CLUE"
         Name of the method, for titles.

@@ -1,5 +1,7 @@
 """Rows of a table beside their counterfactuals: what would have to change."""
 
+import textwrap
+
 import numpy as np
 import pandas as pd
 
@@ -212,8 +214,7 @@ class ExplanationDisplay:
                 remarks.append(f"{_words.count(n_left_out, 'feature')} {verb}")
             if self.note and position == n_rows - 1:
                 remarks.append(self.note)
-            label = axis.get_xlabel()
-            axis.set_xlabel(f"{label} ({', '.join(remarks)})" if remarks else label)
+            axis.set_xlabel("\n".join([axis.get_xlabel(), *_lines(remarks)]))
             axis.set_title(titled(self.titles[position]), loc="left", fontsize="medium")
         self.axes_, self.figure_ = axes, axes[0].figure
         return self
@@ -293,6 +294,12 @@ class ExplanationDisplay:
         ax.set_xlabel(self.measure)
         _name_lines(ax, frame, frame["highlighted"].to_numpy(dtype=bool))
         return remarks
+
+
+def _lines(remarks, width=80):
+    """Write remarks one after the other, and break lines between them only."""
+    whole = ", ".join(remark.replace(" ", "\0") for remark in remarks)
+    return [line.replace("\0", " ") for line in textwrap.wrap(whole, width)]
 
 
 def _check_kind(kind, contributions):
