@@ -311,15 +311,11 @@ def _paragraph(row, facts):
         parts.append(
             f"plain auto-encoding alone leads to {figure(rebuilt)}, {much} of the way"
         )
-    if row["probability"] is None:
-        # The deviation of a mean is the measure, which was told already.
-        old, new = (prediction(row["prediction"][when]) for when in ("before", "after"))
-        is_same = facts["measure"] == "entropy" and old == new
-        parts.append(
-            f"prediction unchanged ({old})" if is_same else f"prediction {old} → {new}"
-        )
-    else:
-        parts.append(_prediction_moves(row, facts))
+    old, new = (prediction(row["prediction"][when]) for when in ("before", "after"))
+    is_same = facts["measure"] == "entropy" and old == new
+    parts.append(
+        f"prediction unchanged ({old})" if is_same else f"prediction {old} → {new}"
+    )
     if row["converged"] is False:
         parts.append(f"the search had not settled after {row['n_iter']} steps")
     return f"{label(row)}: {'; '.join(parts)}."

@@ -301,7 +301,8 @@ class Explanation:
             object.__setattr__(self, "candidate_details", details)
         bound = self.threshold if self.target is None else self.target
         if self.is_sure is None and bound is not None:
-            object.__setattr__(self, "is_sure", self._judged[1] <= bound)
+            is_sure = _facts.is_within(self._judged[1], bound)
+            object.__setattr__(self, "is_sure", is_sure)
         if self.n_changed is None:
             changed = _facts.is_changed(self.X, self.counterfactuals)
             object.__setattr__(self, "n_changed", changed.sum(axis=1))

@@ -98,6 +98,13 @@ def test_sure_is_what_the_chosen_uncertainty_says(schema):
         sure_explanation(schema, kind="all")
 
 
+def test_rounding_costs_no_sureness(schema):
+    target = 0.1 + 0.2
+    after = parts(np.full(7, np.nextafter(target, 1)))
+    explanation = sure_explanation(schema, target=target, uncertainty_after=after)
+    assert explanation.is_sure.all()
+
+
 def test_without_a_target_the_threshold_decides():
     X = np.arange(4.0).reshape(2, 2)
     explanation = make_explanation(
@@ -216,7 +223,7 @@ def test_a_weight_keeps_the_words_of_the_paper(explanation):
     first = weighed.summary().splitlines()[0]
     assert first == (
         "row 0: housing rent → own and amount 8,400 → 2,100; entropy 0.60 → 0.20 nats, "
-        "most of it by amount (71 %); prediction good 54 % → 71 %."
+        "most of it by amount (71 %); prediction unchanged (good)."
     )
     # Marking by 15 percentile points: 9,000 to 8,000 is less than that.
     assert not weighed[4].changes["highlighted"].any()
