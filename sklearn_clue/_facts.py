@@ -38,6 +38,11 @@ _GROUPS = {
 }
 
 
+def is_within(uncertainty, bound):
+    """Whether an uncertainty is at most a bound, up to the rounding of its unit."""
+    return uncertainty <= bound + 1e-9 * abs(bound)
+
+
 # --- What changed ---
 
 
@@ -306,7 +311,7 @@ def _verdict(row, facts):
         return "still unsure"
     bound = facts["threshold"] if facts["target"] is None else facts["target"]
     before = row["judged"]["before"]
-    if None not in (bound, before) and before <= bound:
+    if None not in (bound, before) and is_within(before, bound):
         return "already sure"
     verdict = "sure"
     if facts["unit"] and row["prediction"]["before"] != row["prediction"]["after"]:

@@ -21,6 +21,7 @@ from sklearn_clue._words import (
     pixel_range,
     pixels,
     predicted,
+    predicted_moves,
     sentence,
     share,
     summary,
@@ -37,12 +38,17 @@ _MAX_LENGTH = 60  # characters of a value that a table shows
 
 # --- HTML ---
 
-# Colours of Okabe and Ito, apart in lightness as well; stripes tell the parts apart
-# without any colour. What matters is styled in place, since some viewers of notebooks
-# drop style sheets; colours of text and ground are those of the theme.
+# The colours of both parts, here and in all pictures: of Okabe and Ito, apart in
+# lightness as well.
+PART_COLORS = {"aleatoric": "#e69f00", "epistemic": "#0072b2"}
+
+# Stripes tell the parts apart without any colour. What matters is styled in place,
+# since some viewers of notebooks drop style sheets; colours of text and ground are
+# those of the theme.
 _FILLS = {
-    "aleatoric": "#e69f00",
-    "epistemic": "repeating-linear-gradient(45deg,#0072b2 0 3px,transparent 3px 5px)",
+    "aleatoric": PART_COLORS["aleatoric"],
+    "epistemic": f"repeating-linear-gradient(45deg,{PART_COLORS['epistemic']} 0 3px,"
+    "transparent 3px 5px)",
 }
 _MEANINGS = {"aleatoric": "noise in the data", "epistemic": "too little data nearby"}
 _MARK = "display:inline-block;border:2px solid;border-radius:3px;padding:0 .3em"
@@ -222,7 +228,7 @@ def _legend(facts):
         marked = f"{mark} a change, each of them needed"
         if any(_shares(row) for row in facts["rows"]):
             measure = _escape(judged_measure(facts))
-            marked += f"; the share is that of the fall of the {measure} it brings"
+            marked += f", with the share of the fall of the {measure} that it brings"
         marked += ". "
     else:
         marked = (
@@ -333,9 +339,7 @@ def _figure_columns(facts):
         return total, figure(total)
 
     def predictions(row):
-        old, new = _predictions_html(row, facts)
-        content = old if old == new else f"{old} → {new}"
-        return row["prediction"]["before"], content
+        return row["prediction"]["before"], _escape(predicted_moves(row, facts))
 
     def single(name, write=figure):
         return lambda row: (row[name], write(row[name]))

@@ -64,11 +64,11 @@ def measured(before, after, unit):
     return f"{figure(before)} → {figure(after)}" + (f" {unit}" if unit else "")
 
 
-def percent(share):
+def percent(part):
     """Write a share; what is not all or nothing never reads as such."""
-    if 0.995 <= share < 1:
+    if 0.995 <= part < 1:
         return ">99 %"
-    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+    return "<1 %" if 0 < part < 0.005 else f"{100 * part:.0f} %"
 
 
 def label(row):
@@ -118,15 +118,24 @@ def plus_minus(mean, deviation):
     return f"{value(mean, decimals)} ± {value(deviation, decimals)}"
 
 
-def prediction_moves(row, facts):
-    """Write the prediction before and after: good 54 % → 71 %."""
+def predicted_moves(row, facts):
+    """Write what is predicted before and after: good 54 % → 71 %."""
     old, new = predicted(row, facts)
+    is_same = (
+        facts["unit"] and row["prediction"]["before"] == row["prediction"]["after"]
+    )
+    if is_same and row["probability"] is not None:
+        new = percent(row["probability"]["after"])
+    return old if old == new else f"{old} → {new}"
+
+
+def _prediction_moves(row, facts):
     both = row["prediction"]
-    if facts["unit"] and both["before"] == both["after"]:
-        if row["probability"] is None:
-            return f"prediction unchanged ({old})"
-        return f"prediction {old} → {percent(row['probability']['after'])}"
-    return f"prediction {old} → {new}"
+    is_same = facts["unit"] and both["before"] == both["after"]
+    text = predicted_moves(row, facts)
+    if is_same and row["probability"] is None:
+        return f"prediction unchanged ({text})"
+    return f"prediction {text}"
 
 
 def judged_measure(facts):
@@ -226,7 +235,7 @@ def _verdict_paragraph(row, facts):
     text = f"{judged_measure(facts)} {measured(before, after, facts['unit'])}"
     text += f" (sure up to {figure(facts['target'])})"
     driver = main_driver(row, facts)
-    parts = [prediction_moves(row, facts), f"{text}, {driver}" if driver else text]
+    parts = [_prediction_moves(row, facts), f"{text}, {driver}" if driver else text]
     if row["verdict"] == "already sure":
         old = predicted(row, facts)[0]
         parts = [
@@ -302,15 +311,11 @@ def _paragraph(row, facts):
         parts.append(
             f"plain auto-encoding alone leads to {figure(rebuilt)}, {much} of the way"
         )
-    if row["probability"] is None:
-        # The deviation of a mean is the measure, which was told already.
-        old, new = (prediction(row["prediction"][when]) for when in ("before", "after"))
-        is_same = facts["measure"] == "entropy" and old == new
-        parts.append(
-            f"prediction unchanged ({old})" if is_same else f"prediction {old} → {new}"
-        )
-    else:
-        parts.append(prediction_moves(row, facts))
+    old, new = (prediction(row["prediction"][when]) for when in ("before", "after"))
+    is_same = facts["measure"] == "entropy" and old == new
+    parts.append(
+        f"prediction unchanged ({old})" if is_same else f"prediction {old} → {new}"
+    )
     if row["converged"] is False:
         parts.append(f"the search had not settled after {row['n_iter']} steps")
     return f"{label(row)}: {'; '.join(parts)}."
@@ -360,8 +365,30 @@ def _why_unchanged(row, facts):
 def verdicts(facts):
     """Count the verdicts of all rows: 4 sure, 1 still unsure."""
     found = [row["verdict"] for row in facts["rows"]]
-    order = sorted(set(found), key=lambda name: (-found.count(name), name))
-    return ", ".join(f"{found.count(name):,} {name}" for name in order)
+    return ", ".join(f"{found.count(name):,} {name}" for name in sorted(set(found)))
+
+
+def bound(facts):
+    """Write up to where the model counts as sure, if that is known."""
+    name = "target" if facts["target"] is not None else "threshold"
+    if facts[name] is None:
+        return None
+    words = "sure up to" if name == "target" else "rejected above"
+    unit = f" {facts['unit']}" if facts["unit"] else ""
+    return f"{words} {figure(facts[name])}{unit}"
+
+
+def title(row, facts):
+    """Write what a picture of a row is called, in two lines.
+
+    First its name, the verdict and the prediction, then the uncertainty and its bound.
+    """
+    verdict = f"{row['verdict']}; " if row["verdict"] else ""
+    first = f"{label(row)}: {verdict}predicted {predicted_moves(row, facts)}"
+    judged = row["judged"]["before"], row["judged"]["after"]
+    second = f"{judged_measure(facts)} {measured(*judged, facts['unit'])}"
+    limit = bound(facts)
+    return f"{first}\n{second}" + (f" ({limit})" if limit else "")
 
 
 # --- Pixels ---

@@ -177,13 +177,18 @@ class Explanation:
     classes : ndarray of shape (n_classes,), default=None
         The labels that the columns of the probabilities belong to.
 
-    probabilities_before, probabilities_after : ndarray of shape (n_rows, n_classes), \
-            default=None
-        Class probabilities of the rows of `X` and of the counterfactuals.
+    probabilities_before : ndarray of shape (n_rows, n_classes), default=None
+        Class probabilities of the rows of `X`.
 
-    interval_before, interval_after : ndarray of shape (n_rows, 2), default=None
-        Predictive intervals of a regression, likewise. Without them words tell the mean
-        and its standard deviation.
+    probabilities_after : ndarray of shape (n_rows, n_classes), default=None
+        Class probabilities of the counterfactuals.
+
+    interval_before : ndarray of shape (n_rows, 2), default=None
+        Predictive intervals of a regression. Without them words tell the mean and its
+        standard deviation.
+
+    interval_after : ndarray of shape (n_rows, 2), default=None
+        Predictive intervals for the counterfactuals.
 
     method : str, default="CLUE"
         Name of the method, for titles.
@@ -296,7 +301,8 @@ class Explanation:
             object.__setattr__(self, "candidate_details", details)
         bound = self.threshold if self.target is None else self.target
         if self.is_sure is None and bound is not None:
-            object.__setattr__(self, "is_sure", self._judged[1] <= bound)
+            is_sure = _facts.is_within(self._judged[1], bound)
+            object.__setattr__(self, "is_sure", is_sure)
         if self.n_changed is None:
             changed = _facts.is_changed(self.X, self.counterfactuals)
             object.__setattr__(self, "n_changed", changed.sum(axis=1))

@@ -98,6 +98,13 @@ def test_sure_is_what_the_chosen_uncertainty_says(schema):
         sure_explanation(schema, kind="all")
 
 
+def test_rounding_costs_no_sureness(schema):
+    target = 0.1 + 0.2
+    after = parts(np.full(7, np.nextafter(target, 1)))
+    explanation = sure_explanation(schema, target=target, uncertainty_after=after)
+    assert explanation.is_sure.all()
+
+
 def test_without_a_target_the_threshold_decides():
     X = np.arange(4.0).reshape(2, 2)
     explanation = make_explanation(
@@ -142,6 +149,8 @@ def test_contributions_need_one_entry_per_cell(explanation):
 
 
 def test_a_row_costs_the_same_in_a_long_explanation():
+    rng = np.random.default_rng(0)
+
     def seconds(n_rows):
         X = np.zeros((n_rows, 1))
         explanation = replace(
@@ -150,7 +159,8 @@ def test_a_row_costs_the_same_in_a_long_explanation():
             counterfactuals=X,
             candidates=list(X[:, np.newaxis]),
             candidate_details=pd.DataFrame(
-                {"row": np.arange(n_rows), "rank": 0, "objective": 0.0, "count": 1}
+                # In no order, so that a search for the lines of a row shows.
+                {"row": rng.permutation(n_rows), "rank": 0, "objective": 0, "count": 1}
             ),
             **{
                 name: np.zeros(n_rows)
@@ -213,7 +223,7 @@ def test_a_weight_keeps_the_words_of_the_paper(explanation):
     first = weighed.summary().splitlines()[0]
     assert first == (
         "row 0: housing rent → own and amount 8,400 → 2,100; entropy 0.60 → 0.20 nats, "
-        "most of it by amount (71 %); prediction good 54 % → 71 %."
+        "most of it by amount (71 %); prediction unchanged (good)."
     )
     # Marking by 15 percentile points: 9,000 to 8,000 is less than that.
     assert not weighed[4].changes["highlighted"].any()
@@ -354,6 +364,17 @@ def test_page_has_verdict_and_sentence_first(explanation, tmp_path):
     assert lines[3][lines[0].index("plausibility")] == "0.03"
     assert "2 still unsure" in page and "Sure up to: 0.25 nats." in page
     assert page.index("still unsure") < page.index("<table")
+
+
+def test_polars_has_pages_and_pictures(schema, tmp_path):
+    pytest.importorskip("matplotlib")
+    explanation = sure_explanation(schema, "polars")
+    for rows in (explanation, explanation[np.int64(1) :], explanation[:3]):
+        page = rows.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+        assert len(Cells(page).lines) == 1 + len(rows)
+        assert len(Cells(rows._repr_html_()).lines[0]) == 1 + min(len(rows), 5)
+        assert rows.plot().figure_ is not None
+        assert rows.to_frame().shape[0] == len(rows)
 
 
 def test_notebook_has_sentences_above_the_table(explanation):

@@ -124,13 +124,13 @@ for side, when in ((-0.2, "before"), (0.2, "after")):
     aleatoric, epistemic = table[f"aleatoric {when}"], table[f"epistemic {when}"]
     faint = {"alpha": 1.0 if when == "before" else 0.55, "width": 0.36}
     axes[0].bar(
-        positions + side, aleatoric, color=BLUE, label=f"aleatoric, {when}", **faint
+        positions + side, aleatoric, color=ORANGE, label=f"aleatoric, {when}", **faint
     )
     axes[0].bar(
         positions + side,
         epistemic,
         bottom=aleatoric,
-        color=ORANGE,
+        color=BLUE,
         label=f"epistemic, {when}",
         **faint,
     )

@@ -64,7 +64,7 @@ figure, axes = plt.subplots(6, 8, figsize=(9, 7.4), layout="constrained")
 for line, (title, table) in zip(axes, tables.items(), strict=True):
     for ax, (_, row) in zip(line, table.iterrows(), strict=True):
         pixels = row[digits.feature_names].to_numpy(dtype=float).reshape(8, 8)
-        ax.imshow(np.ma.masked_invalid(pixels), cmap="gray_r", vmin=0, vmax=16)
+        ax.imshow(np.ma.masked_invalid(pixels), cmap="gray", vmin=0, vmax=16)
         ax.set(xticks=[], yticks=[], facecolor="#f2d9c9")
         if title != "upper half":
             ax.set_title(row["digit"], fontsize=9, pad=2)

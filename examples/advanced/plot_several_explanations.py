@@ -81,14 +81,14 @@ figure, axes = plt.subplots(
 for axis in axes.flat:
     axis.set_axis_off()
 for line, row in zip(axes, shown, strict=True):
-    line[0].imshow(explanation.X[row].reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
+    line[0].imshow(explanation.X[row].reshape(8, 8), cmap="gray", vmin=0, vmax=1)
     line[0].set_title(
         f"labelled {y_test[unsure[row]]}\n{entropy[unsure[row]]:.2f} nats", fontsize=9
     )
     totals = details.loc[details["row"] == row, "total"].to_numpy()
     for axis, (label, rank) in zip(line[1:], options[row].items(), strict=False):
         image = explanation.candidates[row][rank].reshape(8, 8)
-        axis.imshow(image, cmap="gray_r", vmin=0, vmax=1)
+        axis.imshow(image, cmap="gray", vmin=0, vmax=1)
         axis.set_title(f"a {label}\n{totals[rank]:.2f} nats", fontsize=9)
 plt.show()
 

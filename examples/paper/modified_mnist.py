@@ -152,7 +152,7 @@ def draw(data, epistemic, path, n_shown=6):
             # The first ones, whatever the model thinks of them.
             first = np.flatnonzero((y == digit) & (data["has_style"] == has_style))
             for ax, row in zip(line[1:], first, strict=False):
-                ax.imshow(X[row].reshape(28, 28), cmap="gray_r")
+                ax.imshow(X[row].reshape(28, 28), cmap="gray")
                 ax.set_title(f"{epistemic[row]:.2f}", fontsize=9)
         style, rest, auc = scores(epistemic, data, digit)
         for values, name in zip((style, rest), names[digit], strict=True):

@@ -83,11 +83,15 @@ for name, mean in means.items():
 # %%
 # The map, with the test digits at the places that the encoder gives them.
 
+COLORS = "#0072b2", "#d55e00"  # even and odd, told apart with any colour vision
 figure, ax = plt.subplots(figsize=(7.4, 6), layout="constrained")
 image = ax.pcolormesh(axis_0, axis_1, entropy.reshape(70, 70), cmap="Greys", vmin=0)
 figure.colorbar(image, label="entropy of the decoded image (nats)", shrink=0.8)
 for digit in np.unique(y_test):
-    ax.plot(*latents[y_test == digit].T, ".", color=f"C{digit}", label=str(digit))
+    # The digits are their own marks, which need no colour to be told apart.
+    style = {"linestyle": "none", "marker": f"${digit}$", "markersize": 5}
+    style |= {"color": COLORS[digit % 2], "label": str(digit)}
+    ax.plot(*latents[y_test == digit].T, **style)
 ax.legend(
     title="test digit", loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=10,
     columnspacing=0.8, handletextpad=0.1, markerscale=1.5,

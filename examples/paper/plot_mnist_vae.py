@@ -73,7 +73,7 @@ for ax, images, title in (
     (axes[0], pairs, "Test digits, each above the rebuilt one"),
     (axes[1], vae.sample(96, random_state=0), "Draws from the model"),
 ):
-    ax.imshow(mosaic(images), cmap="gray_r", vmin=0, vmax=255)
+    ax.imshow(mosaic(images), cmap="gray", vmin=0, vmax=255)
     ax.set_title(title)
     ax.set_axis_off()
 if args.save:

@@ -96,7 +96,7 @@ for line, (title, images) in zip(axes.T, columns.items(), strict=True):
         style = (
             {"cmap": "PuOr", "vmin": -1, "vmax": 1}
             if is_change
-            else {"cmap": "gray_r", "vmin": 0, "vmax": 1}
+            else {"cmap": "gray", "vmin": 0, "vmax": 1}
         )
         shown = ax.imshow(image.reshape(8, 8), **style)
         ax.set(xticks=[], yticks=[])

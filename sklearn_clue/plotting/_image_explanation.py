@@ -3,7 +3,7 @@
 import numpy as np
 
 from sklearn_clue import _rendering, _words
-from sklearn_clue.plotting._style import check_axes, literal, new_axes
+from sklearn_clue.plotting._style import IMAGE_CMAP, check_axes, literal, new_axes
 
 __all__ = ["ImageExplanationDisplay"]
 
@@ -37,6 +37,10 @@ class ImageExplanationDisplay:
     method : str, default="CLUE"
         Name of the method, the title of the second column.
 
+    note : str, default=""
+        A remark above the images, such as the uncertainty up to which the model is
+        sure, and how many rows are not drawn.
+
     Attributes
     ----------
     axes_ : ndarray of Axes of shape (n_rows, 3)
@@ -62,7 +66,14 @@ class ImageExplanationDisplay:
     """
 
     def __init__(
-        self, originals, counterfactuals, differences, captions, labels, method="CLUE"
+        self,
+        originals,
+        counterfactuals,
+        differences,
+        captions,
+        labels,
+        method="CLUE",
+        note="",
     ):
         self.originals = originals
         self.counterfactuals = counterfactuals
@@ -70,6 +81,7 @@ class ImageExplanationDisplay:
         self.captions = captions
         self.labels = labels
         self.method = method
+        self.note = note
 
     @classmethod
     def from_explanation(cls, explanation, *, max_rows=8, ax=None):
@@ -101,15 +113,19 @@ class ImageExplanationDisplay:
         if not facts["rows"]:
             raise ValueError("The explanation has no rows to draw.")
         pairs = [_words.pixels(row) for row in facts["rows"]]
-        unit = facts["unit"] or ""
+        unit = f" {facts['unit']}" if facts["unit"] else ""
         captions = [
             tuple(
-                f"{_words.figure(row['uncertainty'][when]['total'])} {unit}\n"
-                f"predicts {_words.prediction(row['prediction'][when])}"
-                for when in ("before", "after")
+                f"{_words.figure(row['judged'][when])}{unit}\npredicts {text}"
+                for when, text in zip(
+                    ("before", "after"), _words.predicted(row, facts), strict=True
+                )
             )
             for row in facts["rows"]
         ]
+        notes = [_words.bound(facts)]
+        if (left_out := len(explanation) - len(pairs)) > 0:
+            notes.append(f"{_words.count(left_out)} not drawn, see max_rows")
         return cls(
             np.stack([_drawable(before) for before, _ in pairs]),
             np.stack([_drawable(after) for _, after in pairs]),
@@ -117,9 +133,10 @@ class ImageExplanationDisplay:
             captions,
             [_words.label(row) for row in facts["rows"]],
             facts["method"],
+            "; ".join(note for note in notes if note),
         ).plot(ax=ax)
 
-    def plot(self, ax=None, *, cmap="gray"):
+    def plot(self, ax=None, *, cmap=IMAGE_CMAP):
         """Draw.
 
         Parameters
@@ -165,6 +182,8 @@ class ImageExplanationDisplay:
         ):
             axis.set_title(title)
         self.axes_, self.figure_ = axes, axes[0, 0].figure
+        if self.note:
+            self.figure_.suptitle(literal(self.note), fontsize="medium")
         self.figure_.colorbar(
             shown,
             ax=axes[:, 2].tolist(),

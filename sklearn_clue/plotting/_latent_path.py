@@ -1,16 +1,15 @@
 """The way a search took, over the uncertainty behind it."""
 
-from numbers import Integral
-
 import numpy as np
 
+from sklearn_clue import _facts, _words
 from sklearn_clue.explanation import Explanation
 from sklearn_clue.plotting._style import (
-    ORANGE,
     check_kind,
-    literal,
+    kind_cmap,
     measure_label,
     new_axes,
+    titled,
 )
 
 __all__ = ["LatentPathDisplay"]
@@ -48,6 +47,9 @@ class LatentPathDisplay:
     title : str, default=""
         The title.
 
+    kind : {"total", "aleatoric", "epistemic"}, default="total"
+        The uncertainty shown, which decides on its colours.
+
     Attributes
     ----------
     ax_ : Axes
@@ -77,7 +79,17 @@ class LatentPathDisplay:
     'latent 0'
     """
 
-    def __init__(self, path, best, grid_x, grid_y, uncertainty, labels, title=""):
+    def __init__(
+        self,
+        path,
+        best,
+        grid_x,
+        grid_y,
+        uncertainty,
+        labels,
+        title="",
+        kind="total",
+    ):
         self.path = path
         self.best = best
         self.grid_x = grid_x
@@ -85,6 +97,7 @@ class LatentPathDisplay:
         self.uncertainty = uncertainty
         self.labels = labels
         self.title = title
+        self.kind = kind
 
     @classmethod
     def from_explainer(
@@ -159,14 +172,15 @@ class LatentPathDisplay:
         parts = explainer.latent_uncertainty(origin + plane @ axes)
         uncertainty = np.asarray(getattr(parts, kind)).reshape(len(grid_y), -1)
         label = measure_label(chosen, kind)
-        # Of the whole explanation: a slice counts from zero again.
-        name = explanation._labels[row]
-        title = f"row {name}" if isinstance(name, Integral) else str(name)
+        facts = chosen.to_dict()
+        # Called as in the whole explanation: a slice counts from zero again.
+        facts["rows"][0]["row"] = _facts.plain(explanation._labels[row])
+        title = _words.title(facts["rows"][0], facts)
         return cls(
-            path, best, grid_x, grid_y, uncertainty, (*labels, label), title
+            path, best, grid_x, grid_y, uncertainty, (*labels, label), title, kind
         ).plot(ax=ax)
 
-    def plot(self, ax=None, *, cmap="cividis"):
+    def plot(self, ax=None, *, cmap=None):
         """Draw.
 
         Parameters
@@ -174,8 +188,9 @@ class LatentPathDisplay:
         ax : Axes, default=None
             Where to draw; None makes a new figure.
 
-        cmap : str or Colormap, default="cividis"
-            Colours of the uncertainty.
+        cmap : str or Colormap, default=None
+            Colours of the uncertainty. None means `"cividis"`, or the colour that a
+            part of the uncertainty has in all pictures.
 
         Returns
         -------
@@ -185,7 +200,11 @@ class LatentPathDisplay:
         if ax is None:
             ax = new_axes(1, 1, (6.4, 4.8))[0, 0]
         landscape = ax.pcolormesh(
-            self.grid_x, self.grid_y, self.uncertainty, cmap=cmap, shading="gouraud"
+            self.grid_x,
+            self.grid_y,
+            self.uncertainty,
+            cmap=cmap or kind_cmap(self.kind),
+            shading="gouraud",
         )
         if np.ptp(self.uncertainty) > 0:
             ax.contour(
@@ -203,11 +222,11 @@ class LatentPathDisplay:
         ax.plot(
             *self.path[self.best],
             label="result",
-            **outline | {"marker": "*", "markersize": 16, "color": ORANGE},
+            **outline | {"marker": "*", "markersize": 18},
         )
         x, y, label = self.labels
         ax.set(xlabel=x, ylabel=y)
-        ax.set_title(literal(self.title, limit=60), loc="left")
+        ax.set_title(titled(self.title, limit=70), loc="left", fontsize="medium")
         ax.legend(loc="best", facecolor="white", framealpha=0.9)
         self.ax_, self.figure_ = ax, ax.figure
         self.figure_.colorbar(landscape, ax=ax, label=label)

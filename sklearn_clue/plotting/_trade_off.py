@@ -10,7 +10,9 @@ from sklearn_clue.explanation import Explanation, knee_index
 from sklearn_clue.plotting._style import (
     CYCLE,
     MARKERS,
+    along,
     check_kind,
+    find_room,
     literal,
     measure_label,
     new_axes,
@@ -170,12 +172,13 @@ class TradeOffDisplay:
         """Write the weights beside the points, as far as there is room for them."""
         self.figure_.canvas.draw()  # places depend on the final layout
         taken = [self.ax_.get_legend().get_window_extent()]
-        lines = np.concatenate(
-            [
-                _along(self.ax_.transData.transform(curve[["distance", "explained"]]))
-                for curve in self.curves.values()
-            ]
-        )
+        hidden, radius = [], _RING["markersize"] / 2 * self.figure_.dpi / 72
+        for curve in self.curves.values():
+            points = curve[["distance", "explained"]].to_numpy(dtype=float)
+            points = self.ax_.transData.transform(points)
+            knees = points[curve["is_knee"].to_numpy(dtype=bool)]
+            hidden += [along(points), _circle(knees, radius)]
+        hidden = np.concatenate(hidden)
         for k, curve in enumerate(self.curves.values()):
             # Knees first, then the ends, then the rest: they matter in this order.
             order = curve.assign(
@@ -194,7 +197,7 @@ class TradeOffDisplay:
                     fontweight="bold" if line.is_knee else "normal",
                     annotation_clip=False,
                 )
-                box = _find_room(text, 11 if line.is_knee else 7, taken, lines)
+                box = find_room(text, 12 if line.is_knee else 7, taken, hidden)
                 if box is None:
                     text.remove()
                 else:
@@ -210,31 +213,8 @@ _RING = {
 }
 
 
-def _along(points, step=5.0):
-    """Points along a broken line in pixels, so close that no text fits between."""
-    pieces = [points]
-    for start, stop in zip(points[:-1], points[1:], strict=True):
-        n_steps = int(np.hypot(*(stop - start)) / step) + 1
-        pieces.append(np.linspace(start, stop, n_steps))
-    return np.concatenate(pieces)
-
-
-def _find_room(text, gap, taken, points):
-    """Move a text to a side of its point where it hides nothing; return its box."""
-    for x, y, ha, va in (
-        (0, 1, "center", "bottom"),
-        (-0.8, 0.8, "right", "bottom"),
-        (0.8, -0.8, "left", "top"),
-        (1, 0, "left", "center"),
-        (-1, 0, "right", "center"),
-        (0, -1, "center", "top"),
-    ):
-        text.xyann = (gap * x, gap * y)
-        text.set(ha=ha, va=va)
-        box = text.get_window_extent()
-        inside = (
-            (points > (box.x0 - 2, box.y0 - 2)) & (points < (box.x1 + 2, box.y1 + 2))
-        ).all(axis=1)
-        if not inside.any() and not any(box.overlaps(other) for other in taken):
-            return box
-    return None
+def _circle(centers, radius):
+    """Pixels of the rings around knee points."""
+    angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+    ring = radius * np.column_stack([np.cos(angles), np.sin(angles)])
+    return (centers[:, np.newaxis] + ring).reshape(-1, 2)

@@ -7,12 +7,14 @@ from sklearn.base import is_classifier
 from sklearn_clue import _tables
 from sklearn_clue.plotting._style import (
     BLACK,
-    CYCLE,
+    GREEN,
     KINDS,
     MARKERS,
-    ORANGE,
+    PURPLE,
+    RED,
     SKY,
     check_axes,
+    kind_cmap,
     literal,
     new_axes,
 )
@@ -204,7 +206,7 @@ class UncertaintyMapDisplay:
             note,
         ).plot(ax=ax)
 
-    def plot(self, ax=None, *, cmap="cividis"):
+    def plot(self, ax=None, *, cmap=None):
         """Draw.
 
         Parameters
@@ -212,8 +214,9 @@ class UncertaintyMapDisplay:
         ax : array of Axes, default=None
             Where to draw, one per map; None makes a new figure.
 
-        cmap : str or Colormap, default="cividis"
-            Colours of the maps; probabilities have diverging ones.
+        cmap : str or Colormap, default=None
+            Colours of the maps; probabilities have diverging ones. None gives the two
+            parts of the uncertainty the colours that they have in all pictures.
 
         Returns
         -------
@@ -227,15 +230,15 @@ class UncertaintyMapDisplay:
             axes = check_axes(ax, (n_maps,), f"{n_maps} maps")
         for axis, (response, values) in zip(axes, self.maps.items(), strict=True):
             if response != "prediction" or not self.is_classification:
-                self._draw_map(axis, values, cmap=cmap)
+                self._draw_map(axis, values, cmap=cmap or kind_cmap(response))
             elif values.dtype.kind == "f":  # a probability
-                self._draw_map(axis, values, cmap="PuOr", vmin=0, vmax=1)
+                self._draw_map(axis, values, cmap="PRGn", vmin=0, vmax=1)
             else:
                 classes, codes = np.unique(values, return_inverse=True)
                 bar = self._draw_map(
                     axis,
                     codes.reshape(values.shape),
-                    cmap=cmap,
+                    cmap=cmap or kind_cmap(response),
                     vmin=-0.5,
                     vmax=len(classes) - 0.5,
                 )
@@ -259,21 +262,23 @@ class UncertaintyMapDisplay:
         return ax.figure.colorbar(shown, ax=ax)
 
     def _draw_points(self, ax):
-        style = {"s": 16, "edgecolors": "white", "linewidths": 0.5}
+        style = {"s": 18, "edgecolors": "white", "linewidths": 0.6}
         if self.y is None:
             ax.scatter(*self.points.T, color=BLACK, **style)
         elif not self.is_classification:
             ax.scatter(*self.points.T, c=self.y, cmap="gray", **style)
         else:
-            # Black and white next to each other stand out on any map.
-            colors = (BLACK, SKY, ORANGE, *CYCLE[2:])
+            # Black and white next to each other stand out on any map; the colours of
+            # the two parts of the uncertainty are left to these.
+            colors = (BLACK, "white", SKY, RED, GREEN, PURPLE)
             for k, label in enumerate(np.unique(self.y)):
+                color = colors[k % len(colors)]
                 ax.scatter(
                     *self.points[self.y == label].T,
-                    color=colors[k % len(colors)],
+                    c=color,
                     marker=MARKERS[k % len(MARKERS)],
                     label=literal(label, limit=20),
-                    **style,
+                    **style | {"edgecolors": "white" if color == BLACK else "black"},
                 )
 
 

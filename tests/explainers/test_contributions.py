@@ -4,8 +4,13 @@ import math
 from itertools import permutations
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import entropy
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
 
+from sklearn_clue import Explanation, TabularEncoder, Uncertainty
 from sklearn_clue.explainers._contributions import shapley_of_changes
 
 
@@ -145,6 +150,41 @@ def test_a_row_does_not_depend_on_the_others(max_exact):
             bent, x0[[row]], x[[row]], single(6), **options
         ).values
         np.testing.assert_allclose(together[[row]], alone, atol=1e-12)
+
+
+def test_contributions_of_a_model_explain_its_fall():
+    X, y = make_classification(200, n_features=6, random_state=0)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    frame["c"] = np.where(frame["c"] > 0, "u", "v")
+    encoder = TabularEncoder().fit(frame)
+    model = LogisticRegression().fit(encoder.transform(frame), y)
+
+    def entropies(x):
+        return entropy(model.predict_proba(x), axis=1)
+
+    rows, new = frame[:20].copy(), frame[20:40].set_index(frame.index[:20])
+    new["a"], new["f"] = rows["a"], rows["f"]
+    x0, x = encoder.transform(rows), encoder.transform(new)
+    before, after = entropies(x0), entropies(x)
+    found = shapley_of_changes(
+        entropies, x0, x, [column.block for column in encoder.schema_]
+    )
+    np.testing.assert_allclose(found.values.sum(axis=1), before - after, atol=1e-8)
+    explanation = Explanation(
+        X=rows,
+        counterfactuals=new,
+        uncertainty_before=Uncertainty(before, before, 0 * before),
+        uncertainty_after=Uncertainty(after, after, 0 * after),
+        prediction_before=model.predict(x0),
+        prediction_after=model.predict(x),
+        distance=np.abs(x - x0).sum(axis=1),
+        schema=encoder.schema_,
+        is_classification=True,
+        contributions=found.values,
+    )
+    drivers = explanation.drivers().set_index("feature")
+    assert drivers.loc[["a", "f"], "n_changed"].tolist() == [0, 0]
+    assert drivers["mean_contribution"].sum() == pytest.approx((before - after).mean())
 
 
 def test_no_rows_and_no_changes():

@@ -61,3 +61,45 @@ def image_explanation():
         image_shape=(3, 4),
         **_figures(2),
     )
+
+
+@pytest.fixture
+def sure_explanation():
+    """Eight rows that a change of amount, housing or income would make sure."""
+    train = pd.DataFrame(
+        {
+            "amount": np.linspace(500, 10000, 200),
+            "housing": ["rent", "own", "free", "own"] * 50,
+            "income": np.linspace(1000, 6000, 200),
+        }
+    )
+    X = pd.DataFrame(
+        {
+            "amount": [8400.0, 9000.0, 5000.0, 7000.0, 6000.0, 5500.0, 5250.0, 900.0],
+            "housing": ["rent", "free", "own", "own", "rent", "own", "own", "own"],
+            "income": [2500.0, 2500.0, None, *[2500.0] * 5],
+        }
+    )
+    counterfactuals = X.assign(income=[2500.0, 2500.0, 3200.0, *[2500.0] * 5])
+    counterfactuals["amount"] = [2100.0, 2100, 5000, 2100, 2100, 2100, 2100, 900]
+    counterfactuals["housing"] = ["own", "free", *["own"] * 2, "rent", *["own"] * 3]
+    contributions = np.zeros((8, 3))
+    contributions[:, 0] = [0.3, 0.4, 0.0, 0.4, 0.4, 0.4, 0.4, 0.0]
+    contributions[0, 1], contributions[2, 2] = 0.1, 0.4
+    figures = _figures(8) | {
+        "uncertainty_before": Uncertainty(*np.outer([1, 0.5, 0.5], [*[0.6] * 7, 0.2])),
+        "prediction_before": np.array(["good"] * 8),
+        "prediction_after": np.array(["good"] * 8),
+    }
+    return Explanation(
+        X=X,
+        counterfactuals=counterfactuals,
+        schema=TabularEncoder().fit(train).schema_,
+        target=0.25,
+        contributions=contributions,
+        plausibility=np.linspace(0.3, 0.7, 8),
+        plausibility_before=np.full(8, 0.4),
+        probabilities_before=np.tile([0.46, 0.54], (8, 1)),
+        probabilities_after=np.tile([0.29, 0.71], (8, 1)),
+        **figures,
+    )

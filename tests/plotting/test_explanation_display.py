@@ -5,7 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sklearn_clue.plotting import ExplanationDisplay, ImageExplanationDisplay
+from sklearn_clue.plotting import (
+    DriversDisplay,
+    ExplanationDisplay,
+    ImageExplanationDisplay,
+)
 
 plt = pytest.importorskip("matplotlib.pyplot")
 
@@ -18,7 +22,7 @@ def test_bars_hold_the_changes(table_explanation):
     np.testing.assert_allclose(first["shift"], [np.nan, 50, 0], atol=1)
     assert first["highlighted"].tolist() == [True, True, False]
     np.testing.assert_allclose(second["shift"], [5, np.nan, 0], atol=1)
-    assert display.titles[0] == "first: entropy 0.60 → 0.20 nats"
+    assert display.titles[0] == ("first: predicted yes → no\nentropy 0.60 → 0.20 nats")
 
 
 def test_bars_are_drawn(table_explanation):
@@ -26,13 +30,16 @@ def test_bars_are_drawn(table_explanation):
     assert len(display.axes_) == 2
     ax = display.axes_[0]
     assert ax.figure is display.figure_
-    widths = [bar.get_width() for bar in ax.patches]
+    *bars, band = ax.patches
+    widths = [bar.get_width() for bar in bars]
     np.testing.assert_allclose(widths, [0, 50, 0], atol=1)
-    # The category has a diamond in place of a bar, and the axis says what it means.
-    markers = [line for line in ax.lines if line.get_marker() == "D"]
-    assert [line.get_ydata().tolist() for line in markers] == [[0]]
-    assert "category changes" in ax.get_xlabel()
-    assert "category changes" not in display.axes_[1].get_xlabel()
+    # The category has a band from edge to edge in place of a bar of no length, and the
+    # axis says what it means.
+    assert band.get_hatch() and band.get_y() < 0 < band.get_y() + band.get_height()
+    assert (band.get_x(), band.get_x() + band.get_width()) == ax.get_xlim()
+    assert "hatched: category or gap" in ax.get_xlabel()
+    assert "hatched" not in display.axes_[1].get_xlabel()
+    assert len(display.axes_[1].patches) == 3
     # Highlighting does not rest on colour alone.
     labels = ax.get_yticklabels()
     assert [label.get_fontweight() for label in labels] == ["bold", "bold", "normal"]
@@ -50,6 +57,7 @@ def test_rows_and_features_are_limited(table_explanation):
     assert len(display.changes) == 1 and len(display.changes[0]) == 2
     assert display.n_left_out == [1]
     assert "1 feature not shown" in display.axes_[0].get_xlabel()
+    assert "1 row not drawn, see max_rows" in display.axes_[0].get_xlabel()
 
 
 def test_plots_again_on_given_axes(table_explanation):
@@ -80,3 +88,70 @@ def test_explanation_chooses_its_display(table_explanation, image_explanation):
     for explanation in (table_explanation, image_explanation):
         with pytest.raises(ValueError, match="no rows"):
             explanation[:0].plot()
+
+
+# --- Where every change was needed ---
+
+
+def test_titles_tell_verdict_prediction_and_target(sure_explanation):
+    display = sure_explanation[:2].plot()
+    assert display.titles[0] == (
+        "row 0: sure; predicted good 54 % → 71 %\n"
+        "entropy 0.60 → 0.20 nats (sure up to 0.25 nats)"
+    )
+    assert display.axes_[0].get_title(loc="left") == display.titles[0]
+
+
+def test_all_changes_are_drawn_and_nothing_else(sure_explanation):
+    display = sure_explanation[:4].plot(max_features=1)
+    assert [frame["feature"].tolist() for frame in display.changes] == [
+        ["housing", "amount"],
+        ["amount"],
+        ["income"],
+        ["amount"],
+    ]
+    assert "1 feature stays" in display.axes_[0].get_xlabel()
+    assert "2 features stay" in display.axes_[1].get_xlabel()
+    # No lines at 15 percentile points, which mean nothing here.
+    assert "±15" not in display.axes_[0].get_xlabel()
+    # A gap that is filled has a band as well.
+    assert display.axes_[2].patches[-1].get_hatch()
+
+
+def test_waterfall_goes_from_before_to_after(sure_explanation):
+    display = sure_explanation[:2].plot(kind="waterfall")
+    ax = display.axes_[0]
+    assert display.changes[0]["feature"].tolist() == ["amount", "housing"]
+    starts = [bar.get_x() for bar in ax.patches]
+    widths = [bar.get_width() for bar in ax.patches]
+    np.testing.assert_allclose(starts, [0.6, 0.3])
+    np.testing.assert_allclose(widths, [-0.3, -0.1])
+    assert "sure up to here" in ax.get_xlabel()
+    assert ax.get_xlabel().startswith("entropy (nats)")
+    low, high = ax.get_xlim()
+    assert low < 0.2 and high > 0.6
+
+
+def test_waterfall_gathers_what_it_leaves_out(sure_explanation):
+    weighed = replace(sure_explanation, distance_weight=1.0)[0]
+    display = weighed.plot(kind="waterfall", max_features=1)
+    ax = display.axes_[0]
+    assert ax.get_yticklabels()[-1].get_text() == "all others"
+    assert ax.patches[-1].get_x() + ax.patches[-1].get_width() == pytest.approx(0.2)
+
+
+def test_waterfall_needs_contributions(table_explanation):
+    with pytest.raises(ValueError, match="A waterfall shows contributions"):
+        table_explanation.plot(kind="waterfall")
+    with pytest.raises(ValueError, match="kind must be one of changes, waterfall"):
+        table_explanation.plot(kind="bars")
+
+
+def test_many_rows_are_drawn_together(sure_explanation):
+    assert len(sure_explanation) == 8
+    assert isinstance(sure_explanation.plot(), DriversDisplay)
+    assert isinstance(sure_explanation.plot(max_rows=2), ExplanationDisplay)
+    assert len(sure_explanation[:6].plot().axes_) == 6
+    without = replace(sure_explanation, contributions=None).plot()
+    assert len(without.axes_) == 6
+    assert "2 rows not drawn" in without.axes_[-1].get_xlabel()

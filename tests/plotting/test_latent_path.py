@@ -44,7 +44,8 @@ def test_path_in_two_latents(table_explanation):
     np.testing.assert_allclose(display.uncertainty, x**2 + y**2)
     assert display.grid_x.min() < 0.2 and display.grid_x.max() > 1.0
     assert display.labels == ("latent 0", "latent 1", "entropy (nats)")
-    assert display.ax_.get_title(loc="left") == "first"
+    title = "first: predicted yes → no\nentropy 0.60 → 0.20 nats"
+    assert display.ax_.get_title(loc="left") == title
     (star,) = [line for line in display.ax_.lines if line.get_marker() == "*"]
     assert (*star.get_xdata(), *star.get_ydata()) == (0.2, 0.1)
     figure, ax = plt.subplots()

@@ -71,7 +71,31 @@ def test_labels_do_not_overlap(table_explanation):
     boxes = [text.get_window_extent() for text in display.ax_.texts]
     assert 5 < len(boxes) < n_points
     for position, box in enumerate(boxes):
-        assert not any(box.overlaps(other) for other in boxes[position + 1 :])
+        room = box.padded(2)  # more than a touch apart
+        assert not any(room.overlaps(other) for other in boxes[position + 1 :])
+
+
+def test_labels_of_several_curves_keep_clear_of_the_knees(table_explanation):
+    weights = np.geomspace(0.01, 100, 9)
+    distances, falls = 4 / (1 + weights), 0.5 * (1 + weights) ** -0.3
+    display = TradeOffDisplay.from_explanations(
+        {
+            name: sweep(table_explanation, weights, far * distances, falls)
+            for name, far in (("a", 1.0), ("b", 1.02), ("c", 1.2))
+        }
+    )
+    knees = np.vstack(
+        [
+            curve.loc[curve["is_knee"], ["distance", "explained"]]
+            for curve in display.curves.values()
+        ]
+    )
+    radius = 15 / 2 * display.figure_.dpi / 72
+    for text in display.ax_.texts:
+        box = text.get_window_extent()
+        for center in display.ax_.transData.transform(knees):
+            nearest = np.clip(center, box.min, box.max)
+            assert np.hypot(*(nearest - center)) > 0.9 * radius
 
 
 def test_trade_off_errors():

@@ -5,9 +5,11 @@ import pandas as pd
 import pytest
 from fakes import HalfPlanes, Slope
 
+from sklearn_clue._rendering import PART_COLORS
 from sklearn_clue.plotting import UncertaintyMapDisplay
 
 plt = pytest.importorskip("matplotlib.pyplot")
+to_rgb = pytest.importorskip("matplotlib.colors").to_rgb
 
 POINTS = np.array([[-1.0, 0.0], [1.0, 2.0], [0.5, 1.0]])
 
@@ -31,6 +33,22 @@ def test_maps_of_a_classifier():
     assert labels == ["no", "yes"]
     figure, axes = plt.subplots(1, 3)
     assert display.plot(ax=axes).figure_ is figure
+
+
+def test_each_part_has_its_own_colour():
+    display = UncertaintyMapDisplay.from_estimator(
+        HalfPlanes(), POINTS, responses=["total", "aleatoric", "epistemic"]
+    )
+    cmaps = [ax.collections[0].get_cmap() for ax in display.axes_]
+    assert cmaps[0].name == "cividis"
+    # The colours of the bars on the HTML page.
+    for cmap, kind in zip(cmaps[1:], ("aleatoric", "epistemic"), strict=True):
+        np.testing.assert_allclose(cmap(0.5)[:3], to_rgb(PART_COLORS[kind]), atol=0.01)
+        # Lightness alone tells high from low.
+        lightness = cmap(np.linspace(0, 1, 20))[:, :3] @ [0.2126, 0.7152, 0.0722]
+        assert (np.diff(lightness) > 0).all()
+    display.plot(cmap="gray")
+    assert display.axes_[1].collections[0].get_cmap().name == "gray"
 
 
 def test_map_of_several_classes():
