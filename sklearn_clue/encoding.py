@@ -19,9 +19,9 @@ from sklearn_clue._validation import (
     DocLinkMixin,
     StrOptions,
     _check_feature_names_in,
-    _fit_context,
     check_is_fitted,
     check_weights,
+    fit_context,
     listing,
     naming,
 )
@@ -121,7 +121,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, sample_weight=None):
         """Learn the columns of X: their kind, scale or categories.
 
@@ -232,6 +232,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         X = _tables.check_rows(self, X, reset=True)
         columns = _tables.columns(X)
         kinds = self._learn_kinds(columns, is_frame=_tables.is_frame(X))
+        self._goes_by_dtype = isinstance(self.categorical_features, str)
         arrays = _clean(columns, kinds, allow_missing=allow_missing)
         weight = check_weights(sample_weight, X)
 
@@ -329,7 +330,8 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
 
     def _check_kinds(self, columns):
         """Refuse a DataFrame whose columns changed their kind since `fit`."""
-        if not isinstance(self.categorical_features, str):
+        by_dtype = isinstance(self.categorical_features, str)
+        if not getattr(self, "_goes_by_dtype", by_dtype):  # older files do not say
             return  # the user decided about the kinds, not the dtypes
         for column, known in zip(columns, self.schema_, strict=True):
             found = _tables.inferred(column)
