@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_clue import _rendering, _tables
+from sklearn_clue.persistence import replacing
 from sklearn_clue.schema import FeatureSchema
 from sklearn_clue.uncertainty import Uncertainty
 
@@ -578,11 +579,9 @@ class Explanation:
         """
         path = Path(path)
         # Half a surrogate pair, which a name may hold, is no character of UTF-8.
-        path.write_text(
-            _rendering.page(self.to_dict()),
-            encoding="utf-8",
-            errors="xmlcharrefreplace",
-        )
+        page = _rendering.page(self.to_dict())
+        with replacing(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
+            file.write(page)
         return path
 
     def plot(self, **kwargs):

@@ -1,7 +1,11 @@
 """Saving fitted estimators: versioned state that is plain data, and whom to trust."""
 
+import os
 import zlib
+from contextlib import contextmanager
 from numbers import Number
+from pathlib import Path
+from secrets import token_hex
 
 import numpy as np
 
@@ -129,3 +133,43 @@ def checksum(value, start=0):
     if is_ours and not isinstance(value, VersionedState):  # these check themselves
         return checksum(value.__getstate__(), start)
     return start
+
+
+@contextmanager
+def replacing(path, mode="wb", **options):
+    """Open a file that takes the place of another one once it is whole.
+
+    Nobody ever sees half of it, whatever ends the writing, and two processes that write
+    at the same time do not meet: one of them is the last.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to replace, or to make.
+
+    mode : str, default="wb"
+        How to open it.
+
+    **options : dict
+        What `open` takes besides.
+
+    Yields
+    ------
+    file : file object
+        Where to write.
+    """
+    path = Path(os.path.realpath(path))  # a link goes on to lead there
+    if path.exists() and not path.is_file():  # a terminal or a pipe, to write to
+        with open(path, mode, **options) as file:
+            yield file
+        return
+    unfinished = path.with_name(f"{path.stem[:100]}.{token_hex(4)}.unfinished")
+    try:
+        with open(unfinished, mode, **options) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
