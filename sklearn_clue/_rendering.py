@@ -59,9 +59,11 @@ def measured(before, after, unit):
 def summary(facts):
     """Write one paragraph per row."""
     # Names and values may hold line breaks.
-    return "\n".join(
+    text = "\n".join(
         " ".join(_paragraph(row, facts).splitlines()) for row in facts["rows"]
     )
+    # And halves of surrogate pairs, which nothing can print.
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _paragraph(row, facts):

@@ -162,6 +162,7 @@ def check_weights(sample_weight, X):
     weight : ndarray of shape (n_samples,)
         As float64.
     """
+    check_unmasked("sample_weight", sample_weight)
     with naming("sample_weight"):
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
     if not weight.any():  # scikit-learn < 1.9 lets this pass
@@ -176,6 +177,16 @@ def check_weights(sample_weight, X):
             f"{MAX_MAGNITUDE:.0e}."
         )
     return weight
+
+
+def check_unmasked(name, values):
+    """Refuse masked entries, for numpy would take what lies under the mask."""
+    if np.ma.is_masked(values):
+        n_masked = np.ma.count_masked(values)
+        raise ValueError(
+            f"{name} is a masked array in which {n_masked} of {np.size(values)} "
+            "values are masked. Leave out those rows, or fill in the values."
+        )
 
 
 def check_labels(y):

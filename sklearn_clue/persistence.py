@@ -8,6 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 
 import numpy as np
+import torch
 
 __all__ = ["TRUSTED_TYPES"]
 
@@ -56,6 +57,7 @@ class VersionedState:
         from sklearn_clue import __version__
 
         state = self._pack_state(dict(super().__getstate__()))
+        state = {name: _as_text(value) for name, value in state.items()}
         state[_STAMP] = {
             "version": STATE_VERSION,
             "written_by": __version__,
@@ -96,6 +98,13 @@ class VersionedState:
     def _unpack_state(self, state):
         """Undo `_pack_state`."""
         return state
+
+
+def _as_text(value):
+    """Write a parameter that text says as well; the types are of other projects."""
+    if isinstance(value, torch.device):
+        return str(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def checksum(value, start=0):

@@ -29,6 +29,7 @@ from sklearn_clue._validation import (
     _safe_indexing,
     check_count,
     check_is_fitted,
+    check_unmasked,
     check_weights,
     check_widths,
     drop_weightless_rows,
@@ -102,6 +103,7 @@ class NetworkPosterior(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
             )
+        check_unmasked("y", y)
         with naming("y"):
             y = self._read_target(y, go_on=go_on)
             check_consistent_length(X, y)
@@ -171,6 +173,7 @@ class NetworkPosterior(
         """
         check_is_fitted(self, "coefs_")
         x = self._read_rows(X)
+        check_unmasked("y", y)
         with naming("y"):
             y = self._read_target(y, go_on=True)
             check_consistent_length(X, y)
