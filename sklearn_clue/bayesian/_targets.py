@@ -39,10 +39,11 @@ class ClassTarget:
         n_classes = len(self.classes_)
         totals = np.bincount(codes, weights=weight, minlength=n_classes)
         if np.count_nonzero(totals) < 2 and not go_on:
+            only = self.classes_.tolist()[totals.argmax()]
             raise ValueError(
                 f"{type(self).__name__} needs at least 2 classes to tell apart, got "
-                f"1 class with a positive weight: {self.classes_[totals.argmax()]!r}. "
-                "Check how y was built or split."
+                f"1 class: {only!r}. Check how y was built or split, and in which rows "
+                "sample_weight is zero."
             )
         if self.class_weight == "balanced":
             # Of the weighted counts, so that a weight of 2 equals the row twice here.
