@@ -234,6 +234,16 @@ def gaps(X):
     return np.column_stack([pd.isna(cells) for cells in arrays(X)])
 
 
+# What pandas finds among objects that dtypes of their own would be refused for, too.
+_REFUSED_OBJECTS = {
+    "decimal": "decimal.Decimal",
+    "complex": "complex",
+    **dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
+    **dict.fromkeys(("time", "timedelta", "timedelta64"), "timedelta"),
+    "period": "period",
+}
+
+
 def kind_of(column):
     """Whether the dtype of a column of a frame is that of a number or a category."""
     dtype = column.values.dtype
@@ -243,10 +253,8 @@ def kind_of(column):
         return "number"
     if is_object_dtype(dtype):
         found = inferred(column)
-        if found == "decimal":
-            raise TypeError(_unsupported(column.name, "decimal.Decimal"))
-        if found in ("date", "datetime", "datetime64", "timedelta", "timedelta64"):
-            raise TypeError(_unsupported(column.name, found))
+        if found in _REFUSED_OBJECTS:
+            raise TypeError(_unsupported(column.name, _REFUSED_OBJECTS[found]))
         # Steps that handle numbers and text together, such as SimpleImputer, make
         # objects of both. scikit-learn reads such numbers as numbers.
         numbers = ("integer", "floating", "mixed-integer-float")
@@ -501,6 +509,8 @@ def pack_template(template):
     columns = template.columns
     labels, names = columns.tolist(), list(columns.names)
     packed = {"container": "pandas", "labels": labels, "names": names}
+    if is_string_dtype(columns.dtype) and not is_object_dtype(columns.dtype):
+        packed["dtype"] = pack_dtype(columns.dtype)  # of text there are several
     # Labels of other types, such as dates, are left to pandas.
     restored = unpack_template(packed).columns
     is_plain = (restored.dtype, True) == (columns.dtype, restored.equals(columns))
@@ -522,7 +532,9 @@ def unpack_template(packed):
     labels, names = packed["labels"], packed["names"]
     if len(names) > 1:
         return pd.DataFrame(columns=pd.MultiIndex.from_tuples(labels, names=names))
-    return pd.DataFrame(columns=pd.Index(labels, name=names[0], tupleize_cols=False))
+    dtype = packed.get("dtype") and unpack_dtype(packed["dtype"], None)
+    index = pd.Index(labels, dtype=dtype, name=names[0], tupleize_cols=False)
+    return pd.DataFrame(columns=index)
 
 
 def pack_dtype(dtype, categories=None):
@@ -536,6 +548,10 @@ def pack_dtype(dtype, categories=None):
     if isinstance(dtype, pd.api.extensions.ExtensionDtype):
         if pandas_dtype(str(dtype)) == dtype:
             return {"pandas": str(dtype)}
+    if isinstance(dtype, pd.StringDtype):  # not in the storage that is the default
+        return {"storage": dtype.storage, "has_nan": dtype.na_value is np.nan}
+    if isinstance(dtype, pd.ArrowDtype):
+        return _pack_arrow(dtype)
     if hasattr(dtype, "base_type"):
         packed = {"polars": dtype.base_type().__name__}
         if packed["polars"] == "Enum":
@@ -548,10 +564,29 @@ def _others(declared, categories):
     return {} if tuple(declared) == categories else {"categories": tuple(declared)}
 
 
+def _pack_arrow(dtype):
+    """The name of a dtype of pyarrow, if it has one."""
+    import pyarrow
+
+    name = str(dtype.pyarrow_dtype)
+    try:
+        is_known = pyarrow.type_for_alias(name) == dtype.pyarrow_dtype
+    except ValueError:
+        is_known = False
+    return {"arrow": name} if is_known else dtype
+
+
 def unpack_dtype(packed, categories):
     if not isinstance(packed, dict):
         return packed
     categories = packed.get("categories", categories)
+    if "arrow" in packed:
+        import pyarrow
+
+        return pd.ArrowDtype(pyarrow.type_for_alias(packed["arrow"]))
+    if "storage" in packed:
+        missing = {"na_value": np.nan} if packed["has_nan"] else {}
+        return pd.StringDtype(packed["storage"], **missing)
     if "numpy" in packed:
         return np.dtype(packed["numpy"])
     if "polars" in packed:

@@ -5,6 +5,7 @@ scikit-learn release can break one file at most.
 """
 # ruff: noqa: F401  (names are imported here to be imported from here)
 
+import functools
 import re
 import sys
 from contextlib import contextmanager
@@ -49,6 +50,34 @@ except ImportError:  # scikit-learn < 1.9
 
     def with_callbacks(method):
         return method
+
+
+def fit_context(*, prefer_skip_nested_validation):
+    """Decorate `fit` as scikit-learn does, and let it happen whole or not at all.
+
+    A `fit` that raises, or is interrupted, leaves the estimator as it was before: an
+    earlier model with all that belongs to it, or none.
+    """
+    checked = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
+
+    def decorate(fit):
+        fit = checked(fit)
+
+        @functools.wraps(fit)
+        def whole_fit(estimator, *args, **kwargs):
+            before = dict(vars(estimator))
+            try:
+                return fit(estimator, *args, **kwargs)
+            except BaseException:
+                # Callbacks are torn down after this, by what they have stored.
+                now = {k: v for k, v in vars(estimator).items() if "callback" in k}
+                vars(estimator).clear()
+                vars(estimator).update(before, **now)
+                raise
+
+        return whole_fit
+
+    return decorate
 
 
 def documentation_address():
@@ -133,6 +162,7 @@ def check_weights(sample_weight, X):
     weight : ndarray of shape (n_samples,)
         As float64.
     """
+    check_unmasked("sample_weight", sample_weight)
     with naming("sample_weight"):
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
     if not weight.any():  # scikit-learn < 1.9 lets this pass
@@ -147,6 +177,16 @@ def check_weights(sample_weight, X):
             f"{MAX_MAGNITUDE:.0e}."
         )
     return weight
+
+
+def check_unmasked(name, values):
+    """Refuse masked entries, for numpy would take what lies under the mask."""
+    if np.ma.is_masked(values):
+        n_masked = np.ma.count_masked(values)
+        raise ValueError(
+            f"{name} is a masked array in which {n_masked} of {np.size(values)} "
+            "values are masked. Leave out those rows, or fill in the values."
+        )
 
 
 def check_labels(y):

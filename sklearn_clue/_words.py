@@ -203,7 +203,9 @@ def summary(facts):
     """Write one paragraph per row."""
     write = _verdict_paragraph if facts["goal"] == "sure" else _paragraph
     # Names and values may hold line breaks.
-    return "\n".join(" ".join(write(row, facts).splitlines()) for row in facts["rows"])
+    text = "\n".join(" ".join(write(row, facts).splitlines()) for row in facts["rows"])
+    # And halves of surrogate pairs, which nothing can print.
+    return text.encode(errors="backslashreplace").decode()
 
 
 def sentence(row, facts):

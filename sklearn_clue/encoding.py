@@ -20,9 +20,9 @@ from sklearn_clue._validation import (
     Interval,
     StrOptions,
     _check_feature_names_in,
-    _fit_context,
     check_is_fitted,
     check_weights,
+    fit_context,
     listing,
     naming,
 )
@@ -177,7 +177,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, sample_weight=None):
         """Learn the columns of X: their kind, scale or categories.
 
@@ -299,6 +299,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         columns, is_frame = _tables.columns(X), _tables.is_frame(X)
         kinds = self._learn_kinds(columns, is_frame=is_frame)
         arrays = self._read(columns, kinds, ignore_gaps=ignore_gaps)
+        self._goes_by_dtype = isinstance(self.categorical_features, str)
         weight = check_weights(sample_weight, X)
 
         schema, start = [], 0
@@ -426,7 +427,8 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
 
     def _check_kinds(self, columns):
         """Refuse a DataFrame whose columns changed their kind since `fit`."""
-        if not isinstance(self.categorical_features, str):
+        by_dtype = isinstance(self.categorical_features, str)
+        if not getattr(self, "_goes_by_dtype", by_dtype):  # older files do not say
             return  # the user decided about the kinds, not the dtypes
         for column, known in zip(columns, self.schema_, strict=True):
             if (_tables.inferred(column) and known.kind == "category") or np.all(

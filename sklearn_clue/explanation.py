@@ -4,7 +4,6 @@ Facts come first: `Explanation.to_dict` gathers them as plain Python values, and
 summary, the HTML and the JSON are renderings of it.
 """
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ import pandas as pd
 
 from sklearn_clue import _facts, _rendering, _rows, _tables, _words
 from sklearn_clue._knee import knee_distances, knee_index
+from sklearn_clue.persistence import replacing
 from sklearn_clue.schema import FeatureSchema
 from sklearn_clue.uncertainty import Uncertainty, weighted_sum, weights_of_parts
 
@@ -480,19 +480,10 @@ class Explanation:
             The file written.
         """
         path = Path(path)
-        # Beside the page and under a name of its own, then renamed: should the disk be
-        # full, an older page stays as it is.
-        part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-        try:
-            # Half a surrogate pair, which a name may hold, is no character of UTF-8.
-            part.write_text(
-                _rendering.page(self.to_dict()),
-                encoding="utf-8",
-                errors="xmlcharrefreplace",
-            )
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        # Half a surrogate pair, which a name may hold, is no character of UTF-8.
+        page = _rendering.page(self.to_dict())
+        with replacing(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
+            file.write(page)
         return path
 
     def drivers(self):

@@ -1,9 +1,14 @@
 """Saving fitted estimators: versioned state that is plain data, and whom to trust."""
 
+import os
 import zlib
+from contextlib import contextmanager
 from numbers import Number
+from pathlib import Path
+from secrets import token_hex
 
 import numpy as np
+import torch
 
 __all__ = ["TRUSTED_TYPES"]
 
@@ -54,6 +59,7 @@ class VersionedState:
         from sklearn_clue import __version__
 
         state = self._pack_state(dict(super().__getstate__()))
+        state = {name: _as_text(value) for name, value in state.items()}
         state[_STAMP] = {
             "version": STATE_VERSION,
             "written_by": __version__,
@@ -96,6 +102,13 @@ class VersionedState:
         return state
 
 
+def _as_text(value):
+    """Write a parameter that text says as well; the types are of other projects."""
+    if isinstance(value, torch.device):
+        return str(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
 def checksum(value, start=0):
     """Sum up arrays, plain values and objects of the package; of others the type.
 
@@ -131,3 +144,43 @@ def checksum(value, start=0):
     if is_ours and not isinstance(value, VersionedState):  # these check themselves
         return checksum(value.__getstate__(), start)
     return start
+
+
+@contextmanager
+def replacing(path, mode="wb", **options):
+    """Open a file that takes the place of another one once it is whole.
+
+    Nobody ever sees half of it, whatever ends the writing, and two processes that write
+    at the same time do not meet: one of them is the last.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to replace, or to make.
+
+    mode : str, default="wb"
+        How to open it.
+
+    **options : dict
+        What `open` takes besides.
+
+    Yields
+    ------
+    file : file object
+        Where to write.
+    """
+    path = Path(os.path.realpath(path))  # a link goes on to lead there
+    if path.exists() and not path.is_file():  # a terminal or a pipe, to write to
+        with open(path, mode, **options) as file:
+            yield file
+        return
+    unfinished = path.with_name(f"{path.stem[:100]}.{token_hex(4)}.unfinished")
+    try:
+        with open(unfinished, mode, **options) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise

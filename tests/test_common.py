@@ -29,19 +29,32 @@ TINY = {"hidden_layer_sizes": (10,), "n_draws": 8, "burn_in": 120, "thinning": 2
 TINY_VAE = VAEEncoder(2, (5,), max_iter=2)
 TINY_VAEAC = VAEACImputer(2, (5,), max_iter=2)
 TINY_TWO_LEVEL = TwoLevelVAEAC(TINY_VAEAC, TINY_VAE)
+# Networks that check what they are given, for fewer seconds than chains.
+TINY_ENSEMBLE = {"hidden_layer_sizes": (10,), "n_members": 2, "max_iter": 20}
+TINY_ENSEMBLE["learning_rate"] = 0.05
 INSTANCES = [
     BayesianMLPClassifier(**TINY),
     BayesianMLPRegressor(**TINY),
     CLUEExplainer(LogisticRegression(), TINY_VAE),
+    CLUEExplainer(BayesianMLPClassifier(**TINY), TINY_VAE),
     CLUEExplainer(BayesianMLPRegressor(**TINY), TINY_VAE),
     CLUEExplainerCV(LogisticRegression(), TINY_VAE, distance_weights=[1.0], cv=2),
+    CLUEExplainerCV(
+        DeepEnsembleClassifier(**TINY_ENSEMBLE),
+        TINY_VAE,
+        distance_weights=[1.0],
+        cv=2,
+    ),
     DeepEnsembleClassifier((10,), n_members=2, learning_rate=0.02, max_iter=60),
     DeepEnsembleRegressor((10,), n_members=2, learning_rate=0.02, max_iter=60),
     GroundTruth(TINY_TWO_LEVEL, n_importance=10),
     LocalSensitivityExplainer(LogisticRegression()),
     LocalSensitivityExplainer(BayesianMLPRegressor(**TINY)),
+    LocalSensitivityExplainer(DeepEnsembleClassifier(**TINY_ENSEMBLE)),
     TabularEncoder(),
     UFIDOExplainer(LogisticRegression(), TINY_VAEAC),
+    UFIDOExplainer(DeepEnsembleClassifier(**TINY_ENSEMBLE), TINY_VAEAC, max_iter=3),
+    UFIDOExplainer(DeepEnsembleRegressor(**TINY_ENSEMBLE), TINY_VAEAC, max_iter=3),
     VAEACImputer(2, (10,), max_iter=5, n_draws=10),
     VAEACImputer(2, (10,), max_iter=5, n_draws=10, add_indicator=True),
     VAEEncoder(2, (10,), max_iter=5),

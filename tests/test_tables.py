@@ -1,5 +1,6 @@
 """Tables of every container: what is read is what can be written back."""
 
+from datetime import date, timedelta
 from decimal import Decimal
 
 import numpy as np
@@ -8,7 +9,13 @@ import polars as pl
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from sklearn_clue import TabularEncoder, VAEACImputer, _tables
+from sklearn_clue import (
+    BayesianMLPClassifier,
+    DeepEnsembleRegressor,
+    TabularEncoder,
+    VAEACImputer,
+    _tables,
+)
 
 VALUES = {
     "count": [3, 1, 2**60 + 1],
@@ -132,6 +139,15 @@ class Table:
         (Table(), r"X is a Table.*X\.to_pandas\(\)"),
         (pd.DataFrame({"a": [Decimal(1), Decimal(2)]}), r"'a' .*Decimal.*\(float\)"),
         (pl.DataFrame({"a": [Decimal(1)]}), r"'a' .*Decimal.*\(float\)"),
+        *(
+            (pd.DataFrame({"a": pd.Series(values, dtype=object)}), message)
+            for values, message in [
+                ([date(2020, 1, day) for day in (1, 2)], "'a' .*datetime.*the days"),
+                ([timedelta(day) for day in (1, 2)], "'a' .*timedelta"),
+                ([pd.Period("2020"), pd.Period("2021")], "'a' .*period"),
+                ([1j, 2j], "'a' .*complex"),
+            ]
+        ),
     ],
 )
 def test_tables_that_are_refused(X, message):
@@ -163,6 +179,17 @@ def test_long_integers_come_back(low):
         encoder = TabularEncoder().fit(X)
         decoded = encoder.inverse_transform(encoder.transform(X))
         assert _tables.arrays(decoded)[0].tolist() == values
+
+
+@pytest.mark.parametrize("estimator", [BayesianMLPClassifier, DeepEnsembleRegressor])
+def test_masked_targets_and_weights_are_refused(estimator):
+    X = np.arange(40.0).reshape(20, 2)
+    plain = np.arange(20) % 2
+    masked = np.ma.masked_array(plain, mask=np.arange(20) < 3)
+    with pytest.raises(ValueError, match="y is a masked array.*3 of 20"):
+        estimator().fit(X, masked)
+    with pytest.raises(ValueError, match="sample_weight is a masked array.*3 of 20"):
+        estimator().fit(X, plain, sample_weight=masked + 1)
 
 
 def test_masked_cells_are_missing():

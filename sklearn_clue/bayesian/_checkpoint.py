@@ -1,13 +1,14 @@
 """Running chains on disk, so that a process that dies takes seconds of work with it."""
 
-import os
 import time
+import warnings
 from pathlib import Path
 
 import joblib
 import torch
 
 from sklearn_clue._torch import to_numpy
+from sklearn_clue.persistence import replacing
 
 
 class Checkpoint:
@@ -34,18 +35,15 @@ class Checkpoint:
         self.path = Path(folder) / f"chains-{joblib.hash(run)}.checkpoint"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._next = 0.0
-
-    @property
-    def _unfinished(self):
-        return self.path.with_suffix(".unfinished")
+        self._has_failed = False
 
     def load(self, device):
         """Give the state that was saved last, or None."""
-        if not self.path.exists():
-            return None
         try:
             # Tensors and plain values only: no file can run code from here.
             return torch.load(self.path, map_location=device, weights_only=True)
+        except FileNotFoundError:  # not yet, or another process has just finished
+            return None
         except Exception as err:
             raise ValueError(
                 f"The checkpoint {str(self.path)!r} is damaged and cannot be read. "
@@ -53,13 +51,16 @@ class Checkpoint:
             ) from err
 
     def save(self, state):
-        """Replace the file, in one step that happens or does not."""
+        """Replace the file, in one step that happens or does not.
+
+        A disk that is full or gone is worth a warning, and not the run.
+        """
         begin = time.monotonic()
-        with open(self._unfinished, "wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(self._unfinished, self.path)
+        try:
+            with replacing(self.path) as file:
+                torch.save(state, file)
+        except (OSError, RuntimeError) as err:  # torch makes either of a full disk
+            self._warn("be saved", err, "what was saved before stays, if anything")
         end = time.monotonic()
         self._next = end + max(self.min_seconds, (end - begin) / self.max_share)
 
@@ -68,6 +69,19 @@ class Checkpoint:
         return time.monotonic() >= self._next
 
     def remove(self):
-        """Delete all that was saved."""
-        for path in (self.path, self._unfinished):
-            path.unlink(missing_ok=True)
+        """Delete all that was saved, and what a process that died was about to."""
+        leftovers = self.path.parent.glob(f"{self.path.stem}.*.unfinished")
+        try:
+            for path in (self.path, *leftovers):
+                path.unlink(missing_ok=True)
+        except OSError as err:
+            self._warn("be removed", err, "delete it by hand")
+
+    def _warn(self, what, err, outcome):
+        if not self._has_failed:
+            warnings.warn(
+                f"The checkpoint {str(self.path)!r} could not {what}: {err}. The fit "
+                f"goes on without it; {outcome}.",
+                stacklevel=2,
+            )
+        self._has_failed = True

@@ -147,7 +147,7 @@ class _BaseDeepEnsemble(NetworkPosterior):
                 f"{self.n_members}. The estimator is usable with what was trained "
                 "so far.",
                 ConvergenceWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
         n_cut = sum(not (m.is_converged or m.is_stopped) for m in members)
         if n_cut:
@@ -156,7 +156,7 @@ class _BaseDeepEnsemble(NetworkPosterior):
                 f"max_iter={self.max_iter} epochs. Raise max_iter or learning_rate "
                 f"(now {self.learning_rate}).",
                 ConvergenceWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
 
 

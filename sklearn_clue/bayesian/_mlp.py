@@ -330,7 +330,7 @@ class _BaseBayesianMLP(NetworkPosterior):
                 f"The estimator is usable, and warm_start=True{alone} goes on from "
                 "here.",
                 ConvergenceWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
         shapes = list(
             zip(settings.layer_sizes[:-1], settings.layer_sizes[1:], strict=True)
@@ -391,7 +391,7 @@ class _BaseBayesianMLP(NetworkPosterior):
             energy=[e for result in results for e in result.energy.T],
         )
         for problem in self._problems(settings, n_draws):
-            warnings.warn(problem, ConvergenceWarning, stacklevel=6)
+            warnings.warn(problem, ConvergenceWarning, stacklevel=7)
 
     def _problems(self, settings, n_draws):
         """Say what is wrong with the chains, and what to change."""

@@ -26,13 +26,14 @@ from sklearn_clue._torch import (
 from sklearn_clue._validation import (
     CallbackSupportMixin,
     DocLinkMixin,
-    _fit_context,
     _safe_indexing,
     check_count,
     check_is_fitted,
+    check_unmasked,
     check_weights,
     check_widths,
     drop_weightless_rows,
+    fit_context,
     merge_repeated_rows,
     naming,
     with_callbacks,
@@ -72,7 +73,7 @@ class NetworkPosterior(
     warm_start = False
 
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, sample_weight=None):
         """Find the networks that the data leave possible.
 
@@ -102,14 +103,13 @@ class NetworkPosterior(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
             )
+        check_unmasked("y", y)
         with naming("y"):
             y = self._read_target(y, go_on=go_on)
             check_consistent_length(X, y)
         weight = check_weights(sample_weight, X)
         weight, X, y = drop_weightless_rows(weight, X, y)
         if not go_on:
-            # An interrupt from here on must not leave old draws with a new encoder.
-            vars(self).pop("coefs_", None)
             self._fit_encoder(X, weight)
         vars(self).pop("calibration_", None)
         # The posterior sees no difference between a row of weight 2 and the row twice,
@@ -173,6 +173,7 @@ class NetworkPosterior(
         """
         check_is_fitted(self, "coefs_")
         x = self._read_rows(X)
+        check_unmasked("y", y)
         with naming("y"):
             y = self._read_target(y, go_on=True)
             check_consistent_length(X, y)
@@ -373,9 +374,8 @@ class PosteriorRegressor(NumberTarget, RegressorMixin, NetworkPosterior):
         return tags
 
     def _calibration(self, outputs, y):
-        y, _ = self._prepare_target(y.reshape(len(y), -1), None, go_on=True)
-        y = torch.as_tensor(y)
-        mean, std = GaussianMoments(self.noise_floor)(outputs)
+        y = torch.as_tensor(self._standardised(y.reshape(len(y), -1)))
+        mean, std = GaussianMoments(self._floor())(outputs)
         moments_of_outputs = zip(mean.unbind(-1), std.unbind(-1), y.T, strict=True)
         scale = np.array([find_scale(*parts) for parts in moments_of_outputs])
         moments = GaussianMoments.rescale(mean, std, torch.as_tensor(scale))

@@ -39,10 +39,11 @@ class ClassTarget:
         n_classes = len(self.classes_)
         totals = np.bincount(codes, weights=weight, minlength=n_classes)
         if np.count_nonzero(totals) < 2 and not go_on:
+            only = self.classes_.tolist()[totals.argmax()]
             raise ValueError(
                 f"{type(self).__name__} needs at least 2 classes to tell apart, got "
-                f"1 class with a positive weight: {self.classes_[totals.argmax()]!r}. "
-                "Check how y was built or split."
+                f"1 class: {only!r}. Check how y was built or split, and in which rows "
+                "sample_weight is zero."
             )
         if self.class_weight == "balanced":
             # Of the weighted counts, so that a weight of 2 equals the row twice here.
@@ -104,8 +105,9 @@ class NumberTarget:
         return y
 
     def _prepare_target(self, y, weight, *, go_on):
+        self._noise_floor = self.noise_floor
         if go_on:
-            return (y - self.target_mean_) / self.target_scale_, weight
+            return self._standardised(y), weight
         # By a power of two near the largest value, which costs no digit: squares
         # neither overflow for huge values nor vanish for tiny ones.
         exponent = np.frexp(np.abs(y).max(axis=0))[1]
@@ -116,6 +118,9 @@ class NumberTarget:
         self.target_mean_ = np.ldexp(mean, exponent)
         self.target_scale_ = np.where(variance > 0, np.ldexp(scale, exponent), 1.0)
         return (y - mean) / scale, weight
+
+    def _standardised(self, y):
+        return (y - self.target_mean_) / self.target_scale_
 
     def _n_network_outputs(self):
         return 2 * len(self.target_mean_)
@@ -128,7 +133,12 @@ class NumberTarget:
 
     def _head(self):
         calibration = getattr(self, "calibration_", None)
-        return GaussianMoments(self.noise_floor, calibration and calibration.scale)
+        return GaussianMoments(self._floor(), calibration and calibration.scale)
+
+    def _floor(self):
+        # What the networks were trained with, not what was set since. Files of state
+        # version 2 say nothing about it.
+        return getattr(self, "_noise_floor", self.noise_floor)
 
     def _monitored(self, outputs):
         return self._head()(outputs)[0]

@@ -8,8 +8,10 @@ file verifies it, so what the loaders parse is what was verified.
 import gzip
 import hashlib
 import http.client
+import io
 import logging
 import os
+import re
 import ssl
 import time
 import zlib
@@ -27,6 +29,10 @@ logger = logging.getLogger(__name__)
 
 VARIABLE = "SKLEARN_CLUE_DATA"
 TIMEOUT = 30.0  # seconds without a byte
+# What no file may exceed, as served and unpacked: several times the largest one there
+# is. A server or a file that has more to give is not the one we are looking for.
+MAX_SERVED = 64 << 20
+MAX_CONTENT = 256 << 20
 # A living download writes to its part every TIMEOUT or waits for its next try. A part
 # that rested for longer belongs to nobody, and whoever comes next may continue it.
 # Guessing wrong costs a second download and no more: the checksum decides.
@@ -138,7 +144,8 @@ def read(file, data_home=None, download_if_missing=True, n_retries=3, delay=1.0)
         for name in (file.name, _other_packing(file.name)):
             path = folder / name
             try:
-                packed = path.read_bytes()
+                with path.open("rb") as stored:
+                    packed = stored.read(MAX_CONTENT + 1)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             return _verified(file, packed, path)
@@ -198,8 +205,10 @@ def _by_hand(file, folder):
 def _verified(file, packed, path):
     """Take off gzip and return the content if it is what it should be."""
     try:
-        content = gzip.decompress(packed) if _is_gzip(packed) else packed
+        content = _unpacked(packed)
         found = _sha256(content)
+    except _Wrong as err:
+        found = str(err)
     except (OSError, EOFError, zlib.error) as err:
         found = f"a damaged gzip file ({err})"
     if found not in (file.sha256, *file.also):
@@ -267,8 +276,15 @@ def _download_from(source, file, folder, n_retries, delay):
     return content
 
 
-def _unpacked(served):
-    return gzip.decompress(served) if _is_gzip(served) else served
+def _unpacked(packed):
+    """Take off gzip, if any, and stop where no file of ours goes on."""
+    content = packed
+    if _is_gzip(packed):
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
+            content = stream.read(MAX_CONTENT + 1)
+    if len(content) > MAX_CONTENT:
+        raise _Wrong(f"more than {MAX_CONTENT} B")
+    return content
 
 
 def _claim_part(folder, stem):
@@ -349,12 +365,15 @@ def _receive_rest(url, part):
                 n_old = 0  # the whole file, from a server that knows no ranges
             with part.open("ab" if n_old else "wb") as target:
                 # Not response.length, which counts down as one reads.
-                n_new, n_promised = 0, response.headers.get("Content-Length")
+                n_new, n_promised = 0, response.headers.get("Content-Length", "")
                 while chunk := response.read(1 << 16):
-                    target.write(chunk)
                     n_new += len(chunk)
-            # http.client does not mind if a connection ends before its time.
-            if n_promised is not None and n_new < int(n_promised):
+                    if n_old + n_new > MAX_SERVED:
+                        raise _Wrong(f"it sends more than {MAX_SERVED} B")
+                    target.write(chunk)
+            # http.client does not mind if a connection ends before its time. Of a
+            # length that is no number nothing follows: the checksum decides.
+            if re.fullmatch("[0-9]{1,18}", n_promised) and n_new < int(n_promised):
                 raise _Broken(f"the connection ended after {n_new} of {n_promised} B")
     except HTTPError as err:
         err.close()

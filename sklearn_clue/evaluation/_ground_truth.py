@@ -16,8 +16,8 @@ from sklearn_clue._validation import (
     HasMethods,
     Interval,
     StrOptions,
-    _fit_context,
     check_is_fitted,
+    fit_context,
     is_pandas_df,
     is_polars_df,
 )
@@ -46,7 +46,7 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
         fractional part for numbers and all else for classes.
 
     n_importance : int, default=200
-        Latents drawn per row for :meth:`log_density`.
+        Latents drawn per row for :meth:`log_density`. May be set after `fit`.
 
     memory : str, joblib.Memory or None, default=None
         Where to cache the fitted model, as in :class:`~sklearn.pipeline.Pipeline`.
@@ -143,7 +143,7 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
         tags.target_tags.required = True
         return tags
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y):
         """Learn the joint distribution of inputs and target.
 

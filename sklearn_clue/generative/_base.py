@@ -211,7 +211,7 @@ class BaseGenerative(
                 f"latent_dim={self.latent_dim} is more than the {n_encoded} encoded "
                 "columns, so some latents will carry nothing. Lower it.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         return int(self.latent_dim)
 
@@ -291,7 +291,7 @@ class BaseGenerative(
                 f"{settings.max_iter} epochs. The model is usable, with the best "
                 "weights so far.",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         elif validation is not None and result.best_epoch == settings.max_iter > 1:
             warnings.warn(
@@ -299,7 +299,7 @@ class BaseGenerative(
                 f"{settings.max_iter} epochs. Raise max_iter or learning_rate (now "
                 f"{self.learning_rate}) for a better model.",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _split(self, tensors, weight, draw, seeds):

@@ -9,10 +9,10 @@ from sklearn_clue._torch import PRECISE_DTYPE, as_tensor, make_generator
 from sklearn_clue._validation import (
     DocLinkMixin,
     HasMethods,
-    _fit_context,
     check_count,
     check_is_fitted,
     check_weights,
+    fit_context,
 )
 from sklearn_clue.generative._latent import (
     by_rows,
@@ -168,7 +168,7 @@ class TwoLevelVAEAC(DocLinkMixin, VersionedState, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y=None, sample_weight=None):
         """Train the model of rows, and then that of its latents.
 

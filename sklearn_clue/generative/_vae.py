@@ -11,9 +11,9 @@ from sklearn_clue._tables import index_of
 from sklearn_clue._torch import DTYPE
 from sklearn_clue._validation import (
     StrOptions,
-    _fit_context,
     check_is_fitted,
     check_widths,
+    fit_context,
     merge_repeated_rows,
     validate_data,
     with_callbacks,
@@ -304,7 +304,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
         return tags
 
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, sample_weight=None):
         """Train the networks on the rows of X.
 
@@ -325,15 +325,14 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
             The fitted model.
         """
         widths = check_widths(self.hidden_layer_sizes)
+        shape = self._image_shape = self._check_image_shape()
         X, weight = self._check_training_rows(X, sample_weight)
-        if self.image_shape is None:
+        if shape is None:
             self._fit_encoder(X, weight)
             x = self._encode(X)
             self.schema_ = self._learn_schema(X, x.shape[1])
             groups = self._tabular_groups(x)
-            shape = None
         else:
-            shape = self._check_image_shape()
             self.encoder_ = self.schema_ = None
             self._pixel_dtype = _pixel_dtype(X)
             x = self._encode(X)
@@ -453,31 +452,40 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
         return (self._encode(X),)
 
     def _encode(self, X):
-        if self.image_shape is None:
+        if self._image_shape is None:
             return super()._encode(X)
         return _scale_pixels(X)
 
     def _decode_rows(self, x, index=None):
-        if self.image_shape is None:
+        if self._image_shape is None:
             return super()._decode_rows(x, index)
         if self._pixel_dtype.kind in "iu":
             return np.rint(255 * x).astype(self._pixel_dtype)
         return x.astype(np.float64)
 
     def _check_rows(self, X, *, reset):
-        if self.image_shape is None:
+        if self._image_shape is None:
             return super()._check_rows(X, reset=reset)
         X = validate_data(self, X, reset=reset, dtype="numeric")
-        n_pixels = int(np.prod(self._check_image_shape()))
+        n_pixels = math.prod(self._image_shape)
         if X.shape[1] != n_pixels:
             raise ValueError(
-                f"X has {X.shape[1]} pixels per row, but image_shape="
-                f"{tuple(self.image_shape)} has {n_pixels}. Give the shape of one "
-                "image, and one image per row of X."
+                f"X has {X.shape[1]} pixels per row, but an image of the shape "
+                f"{self._image_shape} has {n_pixels}. Give the shape of one image as "
+                "image_shape, and one image per row of X."
             )
         return X
 
+    def _unpack_state(self, state):
+        state = super()._unpack_state(state)
+        if "module_" in state:  # files of state version 2 hold the parameter only
+            state.setdefault("_image_shape", state["module_"].config.image_shape)
+        return state
+
     def _check_image_shape(self):
+        """Channels, height and width of images; None for tables."""
+        if self.image_shape is None:
+            return None
         shape = tuple(np.atleast_1d(np.asarray(self.image_shape)).tolist())
         is_shape = len(shape) in (2, 3) and all(
             isinstance(size, int) and size > 0 for size in shape
@@ -507,14 +515,14 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
         return feature_groups(self.schema_, "bernoulli")
 
     def _auto_latent_dim(self):
-        if self.image_shape is None:
+        if self._image_shape is None:
             return super()._auto_latent_dim()
         return IMAGE_LATENT_DIM
 
     def _resolve_max_iter(self, n_batches):
         if self.max_iter != "auto":
             return self.max_iter
-        if self.image_shape is None:
+        if self._image_shape is None:
             return 500
         # Convolutions take long; few images need more epochs for as many steps.
         return min(max(20, math.ceil(5000 / n_batches)), 500)
@@ -523,7 +531,7 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
 
     def _inference_dtype(self):
         # There are no fast convolutions in double precision.
-        return super()._inference_dtype() if self.image_shape is None else DTYPE
+        return super()._inference_dtype() if self._image_shape is None else DTYPE
 
     def _draw_noise(self, inputs, generator):
         x = inputs["x"]

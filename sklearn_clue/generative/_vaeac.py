@@ -12,10 +12,10 @@ from sklearn_clue._torch import even_points, make_generator, normal_noise
 from sklearn_clue._validation import (
     StrOptions,
     _check_feature_names_in,
-    _fit_context,
     check_count,
     check_is_fitted,
     check_widths,
+    fit_context,
     merge_repeated_rows,
     with_callbacks,
 )
@@ -189,11 +189,11 @@ class VAEACImputer(BaseGenerative):
         each cell, for numbers that are noisier in some rows than in others.
 
     n_draws : int, default=50
-        Latents over which :meth:`transform` averages.
+        Latents over which :meth:`transform` averages. May be set after `fit`.
 
     add_indicator : bool, default=False
         Whether :meth:`transform` appends a column for each feature that had missing
-        values in `fit`, telling where they are.
+        values in `fit`, telling where they are. May be set after `fit`.
 
     learning_rate : float, default=1e-3
         First step size of the RAdam optimiser. Early stopping lowers it.
@@ -355,7 +355,7 @@ class VAEACImputer(BaseGenerative):
         return tags
 
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, sample_weight=None):
         """Train the networks on the rows of X.
 

@@ -719,7 +719,7 @@ def test_one_class_is_an_error():
     with pytest.raises(ValueError, match="at least 2 classes.*1 class.*'only'"):
         _classifier().fit(X, np.full(80, "only"))
     y = np.arange(80) % 2
-    with pytest.raises(ValueError, match="1 class with a positive weight: .*0"):
+    with pytest.raises(ValueError, match="1 class: .*0.*sample_weight is zero"):
         _classifier().fit(X, y, sample_weight=1 - y)
 
 
@@ -904,11 +904,11 @@ def test_interrupt_before_the_first_draw(make, stack_below, monkeypatch):
 def test_interrupted_refit_leaves_no_mixture(monkeypatch):
     X, y = _data()
     model = _classifier().fit(X, y)
+    expected = model.predict_proba(X)
     _interrupt(monkeypatch, epoch=50)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:, :2], y)
-    with pytest.raises(NotFittedError):
-        model.predict(X[:, :2])
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
 
 
 @pytest.mark.parametrize("epoch, n_draws", [(122, [2]), (125, [3]), (245, [3, 2])])

@@ -38,6 +38,7 @@ class Server:
         self.codes = []  # for each request, an error to answer with, or None
         self.range_shift = 0  # added to the start of every range that is sent
         self.pause = 0.0  # seconds in the middle of a body
+        self.length = None  # what Content-Length says instead of the truth
         self.meeting = None  # a barrier to wait at in the middle of a body
         self.ranges = []  # the Range of each request so far
 
@@ -56,7 +57,8 @@ class Server:
             return
         body = self.content[start:]
         request.send_response(206 if start else 200)
-        request.send_header("Content-Length", str(len(body)))
+        length = str(len(body)) if self.length is None else self.length
+        request.send_header("Content-Length", length)
         if start:
             last, n_all = len(self.content) - 1, len(self.content)
             request.send_header("Content-Range", f"bytes {start}-{last}/{n_all}")

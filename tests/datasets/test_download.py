@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 
 import pytest
 
@@ -297,6 +298,76 @@ def test_leaves_nothing_of_what_may_not_be_kept(server, home):
     assert read(file, home) == b"ok"
     assert (home / "table.csv").read_bytes() == b"ok"
     assert names(home) == ["table.csv"]
+
+
+@pytest.mark.parametrize("length", ["many", "-1", "1.5", "", "9" * 5000, "０"])
+def test_a_length_that_is_no_number_says_nothing(file, server, home, length):
+    server.length = length.encode().decode("latin-1")
+    assert read(file, home) == server.content
+    server.content = server.content[:-1]  # and the checksum decides
+    (home / "table.csv").unlink()
+    with pytest.raises(OSError, match="what it serves has SHA256"):
+        read(file, home, n_retries=0)
+
+
+def test_stops_a_server_that_does_not_stop(file, server, home, monkeypatch):
+    monkeypatch.setattr(_download, "MAX_SERVED", 200_000)
+    server.content = bytes(10_000_000)
+    largest = []
+    write = _download.Path.open
+
+    def watch(path, *args, **kwargs):
+        if path.exists():
+            largest.append(path.stat().st_size)
+        return write(path, *args, **kwargs)
+
+    monkeypatch.setattr(_download.Path, "open", watch)
+    with pytest.raises(OSError, match="it sends more than 200000 B"):
+        read(file, home)
+    assert max(largest, default=0) <= 200_000 and names(home) == []
+    assert server.ranges == [None]
+
+
+BOMB = gzip.compress(bytes(30_000_000))  # 29 kB
+
+
+def test_a_small_gzip_file_that_unpacks_to_a_lot(server, home, monkeypatch):
+    """Wherever it comes from, no more than the limit is unpacked."""
+    monkeypatch.setattr(_download, "MAX_CONTENT", 1_000_000)
+    server.content = BOMB
+    file = DataFile("t.csv", "0" * 64, (Source(server.address, sha256(BOMB)),))
+    tracemalloc.start()
+    with pytest.raises(OSError, match="cannot be unpacked .more than 1000000 B"):
+        read(file, home)
+    assert names(home) == []
+    home.mkdir(exist_ok=True)
+    (home / "t.csv.gz").write_bytes(BOMB)
+    with pytest.raises(OSError, match="found more than 1000000 B"):
+        read(file, home)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+def test_a_large_file_in_the_way_is_not_read_to_its_end(home, monkeypatch):
+    monkeypatch.setattr(_download, "MAX_CONTENT", 1_000_000)
+    home.mkdir()
+    with (home / "t.csv").open("wb") as stored:
+        stored.truncate(1 << 32)  # holds nothing, and takes no room
+    with pytest.raises(OSError, match="found more than 1000000 B"):
+        read(DataFile("t.csv", "0" * 64, ()), home)
+
+
+def test_checks_before_it_unpacks(server, home, monkeypatch):
+    """Bytes that are not the expected ones are never handed to an unpacker."""
+    source = Source(server.address, "0" * 64, unpack=lambda served: pytest.fail())
+    with pytest.raises(OSError, match="what it serves has SHA256"):
+        read(DataFile("t.csv", sha256(b"x"), (source,)), home)
+    server.content = BOMB
+    monkeypatch.setattr(_download, "_unpacked", lambda served: pytest.fail())
+    source = Source(server.address, "0" * 64)
+    with pytest.raises(OSError, match="what it serves has SHA256"):
+        read(DataFile("t.csv.gz", sha256(b"x"), (source,)), home)
 
 
 # Disks --------------------------------------------------------------------------------

@@ -207,7 +207,8 @@ def test_surrogates_in_names(tmp_path):
     X, y = mixed()
     X = X.rename(columns={"weight": "weight\udc80"})
     explanation = tiny("CLUE", memory=str(tmp_path / "cache")).fit(X, y).explain(X[:2])
-    assert "weight" in explanation.summary()
+    assert "weight\\udc80" in explanation.summary()
+    explanation.summary().encode()  # as printing does
     assert "weight&#56448;" in explanation.to_html(tmp_path / "page.html").read_text()
     joblib.dump(explanation, tmp_path / "explanation.joblib")
     explanation.plot().figure_.savefig(tmp_path / "picture.png")

@@ -5,17 +5,27 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 import interruptible
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 
-from sklearn_clue import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_clue import (
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    LocalSensitivityExplainer,
+)
 from sklearn_clue._progress import EpochProgress
 from sklearn_clue.bayesian import _mlp
 from sklearn_clue.bayesian._checkpoint import Checkpoint
 from sklearn_clue.exceptions import ChainDivergedError
+from sklearn_clue.persistence import replacing
 
 
 class Killed(BaseException):
@@ -237,6 +247,99 @@ def test_saving_is_rare_enough(tmp_path, monkeypatch):
     now[0] += 1.5
     assert checkpoint.is_due()
     assert checkpoint.load("cpu") == {"epoch": 2}
+
+
+def test_two_processes_save_at_the_same_time(tmp_path, monkeypatch):
+    one, other = (Checkpoint(tmp_path, ["a run"]) for _ in range(2))
+    write = torch.save
+
+    def write_while_another_does(state, file):
+        monkeypatch.setattr(torch, "save", write)
+        write(state, file)
+        other.save({"epoch": 2})
+
+    monkeypatch.setattr(torch, "save", write_while_another_does)
+    one.save({"epoch": 1})
+    assert other.load("cpu") == {"epoch": 1}  # the last to be whole
+    one.remove()
+    assert other.load("cpu") is None  # the other goes on, and saves again
+    other.save({"epoch": 3})
+    other.remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_leftovers_of_a_dead_process_are_removed(tmp_path):
+    checkpoint = Checkpoint(tmp_path, ["a run"])
+    with pytest.raises(Killed), replacing(checkpoint.path):
+        (left,) = tmp_path.iterdir()
+        raise Killed
+    left.touch()  # as if nobody had been there any more to tidy up
+    other = Checkpoint(tmp_path, ["another run"])
+    other.save({"epoch": 1})
+    checkpoint.remove()
+    assert list(tmp_path.iterdir()) == [other.path]
+
+
+@contextmanager
+def full_disk(n_bytes):
+    """Let no file grow beyond a size; the system refuses, as it does on a full disk."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_costs_the_checkpoint_and_not_the_fit(save_each_epoch, tmp_path):
+    expected = BayesianMLPClassifier(**TINY, random_state=0)
+    model = clone(expected).set_params(checkpoint_dir=tmp_path)
+    X, y = interruptible.data()
+    expected.fit(X, y)
+    with full_disk(1000), pytest.warns(UserWarning, match="could not be saved") as told:
+        model.fit(X, y)
+    assert sum("could not be saved" in str(warning.message) for warning in told) == 1
+    _assert_same_run(model, expected)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore:The checkpoint")
+def test_a_disk_that_fills_up_leaves_the_earlier_checkpoint(tmp_path):
+    checkpoint = Checkpoint(tmp_path, ["a run"])
+    checkpoint.save({"epoch": 1})
+    with full_disk(500):
+        checkpoint.save({"epoch": 2, "weights": torch.zeros(1000)})
+    assert checkpoint.load("cpu") == {"epoch": 1}
+    assert list(tmp_path.iterdir()) == [checkpoint.path]
+
+
+def test_what_cannot_be_removed_costs_no_fit(tmp_path, monkeypatch):
+    def refuse(self, missing_ok=False):
+        raise PermissionError(13, "Permission denied")
+
+    checkpoint = Checkpoint(tmp_path, ["a run"])
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.warns(UserWarning, match="could not be removed.*by hand"):
+        checkpoint.remove()
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path):
+    X, y = interruptible.data()
+    explainer = LocalSensitivityExplainer(LogisticRegression()).fit(X, y)
+    explanation = explainer.explain(X[:2])
+    path = explanation.to_html(tmp_path / "page.html")
+    before = path.read_bytes()
+    with full_disk(1000), pytest.raises(OSError):
+        explainer.explain(X[:9]).to_html(path)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+    # A link goes on to lead to the page, and a device is written to.
+    link = tmp_path / "link.html"
+    link.symlink_to(path)
+    explainer.explain(X[:9]).to_html(link)
+    assert link.is_symlink() and path.read_bytes() != before
+    if os.path.exists(os.devnull):
+        explanation.to_html(os.devnull)
 
 
 # Signals

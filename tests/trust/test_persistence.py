@@ -6,12 +6,14 @@ import pickle
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 import zoo
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, clone
@@ -23,6 +25,7 @@ from sklearn_clue import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     CLUEExplainer,
+    LocalSensitivityExplainer,
     TabularEncoder,
     VAEEncoder,
     persistence,
@@ -189,6 +192,59 @@ def test_encoders_restore_every_label(columns):
     encoder = TabularEncoder().fit(X)
     again = pickle.loads(pickle.dumps(encoder))
     pd.testing.assert_frame_equal(again.inverse_transform(encoder.transform(X)), X)
+
+
+TEXT = {
+    "default": lambda: pd.Series(["u"]).dtype,
+    "python": lambda: "string[python]",
+    "pyarrow": lambda: "string[pyarrow]",
+    "arrow": lambda: pd.ArrowDtype(pytest.importorskip("pyarrow").string()),
+    "large": lambda: pd.ArrowDtype(pytest.importorskip("pyarrow").large_string()),
+}
+
+
+@pytest.mark.parametrize("kind", TEXT)
+def test_skops_restores_every_kind_of_text(kind):
+    """As values, as categories and as labels: pyarrow's types are not to be trusted."""
+    sio = pytest.importorskip("skops.io")
+    if kind == "pyarrow":
+        pytest.importorskip("pyarrow")
+    dtype = TEXT[kind]()
+    words = pd.Series(["u", "v", "u"]).astype(dtype)
+    X = pd.DataFrame({"word": words, "level": words.astype("category")})
+    X.columns = pd.Index(["word", "level"]).astype(dtype)
+    encoder = TabularEncoder().fit(X)
+    again = sio.loads(sio.dumps(encoder), trusted=list(TRUSTED_TYPES))
+    assert again.schema_ == encoder.schema_
+    pd.testing.assert_frame_equal(again.inverse_transform(encoder.transform(X)), X)
+
+
+def test_skops_restores_numbers_of_pyarrow():
+    sio = pytest.importorskip("skops.io")
+    pytest.importorskip("pyarrow")
+    X = zoo.table()[0].convert_dtypes(dtype_backend="pyarrow")
+    encoder = TabularEncoder().fit(X)
+    again = sio.loads(sio.dumps(encoder), trusted=list(TRUSTED_TYPES))
+    expected = encoder.inverse_transform(encoder.transform(X))
+    pd.testing.assert_frame_equal(again.inverse_transform(again.transform(X)), expected)
+
+
+def test_skops_restores_devices_and_paths(tmp_path):
+    sio = pytest.importorskip("skops.io")
+    X, y, _ = zoo.table()
+    vae = VAEEncoder(2, (5,), max_iter=2, device=torch.device("cpu"), random_state=0)
+    chains = BayesianMLPClassifier(
+        **TINY, device=torch.device("cpu"), checkpoint_dir=tmp_path, random_state=0
+    )
+    model = LocalSensitivityExplainer(chains)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        vae.fit(X), model.fit(X, y)
+    for fitted, method in ((vae, "transform"), (model, "predict_proba")):
+        again = sio.loads(sio.dumps(fitted), trusted=list(TRUSTED_TYPES))
+        assert_array_equal(getattr(again, method)(X), getattr(fitted, method)(X))
+    assert again.estimator.checkpoint_dir == str(tmp_path)
+    assert pickle.loads(pickle.dumps(vae)).device == "cpu"
 
 
 # What the state holds
