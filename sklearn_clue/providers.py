@@ -4,15 +4,27 @@ A model is read right here or refused by name, most of the time before it is fit
 """
 
 import copy
+import inspect
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import is_classifier
-from sklearn.ensemble import BaggingClassifier, BaggingRegressor
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import ARDRegression, BayesianRidge, LogisticRegression
+from sklearn.model_selection import check_cv
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
@@ -26,8 +38,29 @@ from sklearn.utils import check_array, gen_batches
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
+from sklearn_clue._row_ensembles import (
+    BaggedRows,
+    MembersRows,
+    TreesRows,
+    tree_members,
+)
+from sklearn_clue._rows import (
+    EncodedRows,
+    ProbabilityRows,
+    QuantileRows,
+    SpreadRows,
+    StepsRows,
+    read_distribution,
+    read_gaussian_process,
+    read_mean,
+    read_precision,
+    read_return_std,
+    read_variance,
+)
+from sklearn_clue._tables import take
 from sklearn_clue._torch import DTYPE, PRECISE_DTYPE, as_tensor, one_thread
 from sklearn_clue.uncertainty import (
+    TableProvider,
     Uncertainty,
     UncertaintyProvider,
     entropy_parts,
@@ -37,7 +70,7 @@ from sklearn_clue.uncertainty import (
     weights_of_parts,
 )
 
-__all__ = ["as_provider", "global_sensitivity"]
+__all__ = ["as_provider", "as_table_provider", "global_sensitivity"]
 
 # What the attribute `answers_with` of a torch module may say.
 ANSWERS = ("classes", "mean", "mean_std")
@@ -158,16 +191,31 @@ def as_provider(model, n_classes=None):
           :class:`~sklearn.ensemble.BaggingRegressor` of them: an ensemble, which is
           unsure where its members disagree. Classes are matched by label.
 
+        Models without gradients are asked about rows of a table:
+
+        - forests, and bagging and voting ensembles or lists of any models;
+        - any classifier with `predict_proba`;
+        - regressors with `predict(X, return_std=True)`, `pred_dist` or `predict_var`;
+        - a list of regressors of different quantiles;
+        - a pipeline of any steps and one of these, or one of the models above.
+
     n_classes : int or None, default=None
         Number of classes; None for regression. Only torch modules need to be told.
 
     Returns
     -------
-    provider : UncertaintyProvider
-        Takes rows as the model does.
+    provider : UncertaintyProvider or TableProvider
+        Takes rows as the model does: tensors where gradients reach them; else tables,
+        and `is_differentiable` is False and `takes_tables` True.
 
     Notes
     -----
+    How the uncertainty of a model without gradients splits is a matter of its kind; see
+    the :doc:`chapter on models </user_guide/models>`. Its provider has two methods more
+    than it needs: `learn(X, y)` shows it the rows that the model was fitted on, by
+    which forests and bagging ensembles tell noise, and `out_of_bag(X, y)` judges these
+    rows as if they were new.
+
     What a torch module answers with is told and not guessed from its shape. Its
     attribute `answers_with` says it, of a module or of its class, bare or in a skorch
     net:
@@ -201,6 +249,114 @@ def as_provider(model, n_classes=None):
     True
     """
     return _builder(model)(model, n_classes)
+
+
+def as_table_provider(model, n_classes=None):
+    """View a fitted model as a source of uncertainty that takes tables.
+
+    What has gradients is asked for values only.
+
+    Parameters
+    ----------
+    model : object
+        As :func:`as_provider` takes them.
+
+    n_classes : int or None, default=None
+        Number of classes; None for regression. Only torch modules need to be told.
+
+    Returns
+    -------
+    provider : TableProvider
+        Takes rows as the model does.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn_clue.providers import as_table_provider
+    >>> model = LogisticRegression().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> parts, proba = as_table_provider(model).uncertainty_of_rows([[1.5], [99.0]])
+    >>> parts.total.round(2)
+    array([0.69, 0.  ])
+    """
+    return _in_tables(model, as_provider(model, n_classes), n_classes)
+
+
+def _in_tables(model, provider, n_classes=None):
+    """The provider of a model if it takes tables, else one that does."""
+    if takes_tables(provider):
+        return provider
+    steps, last = peel(model)
+    if steps and hasattr(last, "encoder_"):
+        return _of_steps(model, n_classes)
+    return EncodedRows(
+        provider,
+        getattr(last, "encoder_", None),
+        type(last).__name__,
+        feature_names_of(model),
+    )
+
+
+def takes_tables(provider):
+    """Say whether a provider is asked about rows of a table, and not about tensors."""
+    return getattr(provider, "takes_tables", False)
+
+
+def unseen_uncertainty(model, X, y, *, cv=5, n_classes=None):
+    """Tell how unsure a model is about training rows when it has not seen them.
+
+    Models that learn rows by heart are much surer about these than about new ones.
+
+    Parameters
+    ----------
+    model : object
+        As :func:`as_provider` takes them, fitted or not.
+
+    X : {array-like, DataFrame} of shape (n_samples, n_features)
+        Training rows.
+
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Their targets.
+
+    cv : int, splitter or iterable, default=5
+        How rows are held out, as in :func:`~sklearn.model_selection.cross_val_score`.
+
+    n_classes : int or None, default=None
+        As in :func:`as_provider`.
+
+    Returns
+    -------
+    parts : Uncertainty or None
+        Of the held-out rows, in the order of the folds, in the unit of the target.
+        None if the model cannot be fitted again.
+    """
+    members = model if isinstance(model, list | tuple) else [model]
+    fresh = [_unfitted(member) for member in members]
+    if any(member is None for member in fresh):
+        return None
+    splitter = check_cv(cv, y, classifier=_classifies(members[0], X, y))
+    pieces = []
+    for train, test in splitter.split(X, y):
+        rows, targets = take(X, train), take(y, train)
+        fitted = [clone(member).fit(rows, targets) for member in fresh]
+        fitted = fitted if isinstance(model, list | tuple) else fitted[0]
+        provider = as_table_provider(fitted, n_classes)
+        provider.learn(rows, targets)
+        parts, _ = provider.uncertainty_of_rows(take(X, test))
+        pieces.append([unit_of(provider) * part for part in parts])
+    return Uncertainty(*map(np.concatenate, zip(*pieces, strict=True)))
+
+
+def _unfitted(model):
+    """A model to fit again; None if there is no way to."""
+    while isinstance(model, FrozenEstimator):
+        model = model.estimator
+    return model if isinstance(model, BaseEstimator) else None
+
+
+def feature_names_of(model):
+    """Names of the columns that a model was fitted on, or None."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else list(names)
 
 
 def global_sensitivity(model, X, *, uncertainty="total", n_classes=None):
@@ -417,7 +573,7 @@ def check_model(model, is_member=False):
         Whether the model belongs to an ensemble.
     """
     _, model = peel(model)
-    _builder(model)
+    _builder(model, is_member)
     if isinstance(model, list | tuple):
         if not model:
             raise ValueError(
@@ -431,6 +587,11 @@ def check_model(model, is_member=False):
             is_class = is_classifier(model)
             member = DecisionTreeClassifier() if is_class else DecisionTreeRegressor()
         members = [member]
+    elif isinstance(model, _VOTING):
+        members = [member for _, member in model.estimators if member != "drop"]
+    elif _is_search(model):
+        members = []
+        check_model(model.estimator, is_member)
     else:
         members = []
         if is_member and _speaks_for_itself(model):
@@ -480,7 +641,7 @@ def _classifies(member, X, y):
     if isinstance(model, UncertaintyProvider):
         return bool(model.is_classification)
     if not isinstance(model, torch.nn.Module):
-        return is_classifier(member)
+        return _predicts_classes(model)
     answer = _declared(model)
     if answer is not None:
         return answer == "classes"
@@ -603,6 +764,14 @@ def _known_labels(model):
 # The registry ------------------------------------------------------------------------
 
 _BAGGING = BaggingClassifier | BaggingRegressor
+_VOTING = VotingClassifier | VotingRegressor
+_FORESTS = (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+_TREES = DecisionTreeClassifier | DecisionTreeRegressor
 # What is affine, column by column.
 _SCALERS = (MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler)
 # Models whose coefficients are put into a module.
@@ -615,7 +784,7 @@ def is_net(model):
 
 
 def _speaks_for_itself(model):
-    return isinstance(model, UncertaintyProvider) or hasattr(
+    return isinstance(model, UncertaintyProvider | TableProvider) or hasattr(
         model, "uncertainty_provider"
     )
 
@@ -624,21 +793,98 @@ def _is_a(kind):
     return lambda model: isinstance(model, kind)
 
 
-def _builder(model):
+def _is_search(model):
+    """Whether a model is chosen by a search, as GridSearchCV does."""
+    return hasattr(model, "param_grid") or hasattr(model, "param_distributions")
+
+
+def _is_soft_voting(model):
+    return isinstance(model, VotingClassifier) and model.voting == "soft"
+
+
+def _predicts_classes(model):
+    try:
+        return is_classifier(model)
+    except (AttributeError, TypeError):  # it has scikit-learn's manners, but no tags
+        return hasattr(model, "predict_proba")
+
+
+def _predicts_numbers(model):
+    try:
+        return is_regressor(model)
+    except (AttributeError, TypeError):
+        return hasattr(model, "predict") and not hasattr(model, "predict_proba")
+
+
+def _has_probabilities(model):
+    if not _predicts_classes(model):
+        return False
+    if hasattr(model, "predict_proba"):
+        return True
+    # Some that hold others can tell only after the fit.
+    holds_others = hasattr(model, "estimators") or hasattr(model, "estimator")
+    is_hard = getattr(model, "voting", None) == "hard"
+    return holds_others and not is_hard and hasattr(type(model), "predict_proba")
+
+
+def _returns_std(model):
+    predict = getattr(model, "predict", None)
+    return (
+        not _predicts_classes(model)
+        and predict is not None
+        and "return_std" in inspect.signature(predict).parameters
+    )
+
+
+def _has(method):
+    return lambda model: hasattr(model, method) and not _predicts_classes(model)
+
+
+def _builder(model, is_member=False):
     for accepts, build in REGISTRY:
         if accepts(model):
             return build
-    raise TypeError(
-        f"{type(model).__name__} cannot be differentiated, so nothing can be explained "
-        "about it. Use BayesianMLPClassifier or BayesianMLPRegressor, a torch module, "
-        "a skorch net, scikit-learn's MLPClassifier, MLPRegressor or "
-        "LogisticRegression, a list of them, or a model with a method "
-        "uncertainty_provider."
+    if is_member and _predicts_numbers(model):
+        return _of_point  # whose spread is that of the members
+    raise TypeError(_refusal(model))
+
+
+def _refusal(model):
+    name = type(model).__name__
+    if getattr(model, "voting", None) == "hard":
+        return (
+            f"{name} with voting='hard' answers with labels only, which do not say how "
+            "sure it is. Set voting='soft'."
+        )
+    if _predicts_classes(model):
+        return (
+            f"{name} has no predict_proba, and labels alone do not say how sure a "
+            "model is. Calibrate it, sklearn.calibration.CalibratedClassifierCV("
+            f"{name}()), or let it learn probabilities if it can."
+        )
+    if quantile_of(model) is not None:
+        return (
+            f"{name} predicts one quantile, {quantile_of(model)}, and a spread takes "
+            "two. Give a list of such models, for example of the quantiles 0.05, 0.5 "
+            "and 0.95."
+        )
+    if _predicts_numbers(model):
+        return (
+            f"{name} predicts a number and does not say how far off it may be. Bag it, "
+            f"sklearn.ensemble.BaggingRegressor({name}()), or let another model "
+            f"predict its errors, sklearn_clue.PredictedNoiseRegressor({name}())."
+        )
+    return (
+        f"{name} is neither a classifier with predict_proba nor a regressor that tells "
+        "how far off it may be, so there is no uncertainty to explain. Use such a "
+        "model of scikit-learn or with its manners, BayesianMLPClassifier or "
+        "BayesianMLPRegressor, a torch module, a list of them, or a model with a "
+        "method uncertainty_provider."
     )
 
 
 def _of_itself(model, n_classes):
-    if isinstance(model, UncertaintyProvider):
+    if isinstance(model, UncertaintyProvider | TableProvider):
         return model
     return model.uncertainty_provider()
 
@@ -649,38 +895,59 @@ def _of_frozen(model, n_classes):
 
 def _of_pipeline(pipeline, n_classes):
     steps, model = peel(pipeline)
-    check_model(model, is_member=bool(steps))
     provider = as_provider(model, n_classes)
+    if (
+        takes_tables(provider)
+        or not hasattr(provider, "members")
+        or not all(map(_is_affine, steps))
+    ):
+        return _of_steps(pipeline, n_classes)
     for step in reversed(steps):
         offset, factor = _scaling(step)
         provider.members = partial(_of_affine, provider.members, offset, factor)
     return provider
 
 
+def _of_steps(pipeline, n_classes):
+    """The whole pipeline is the model, whatever its steps do."""
+    check_is_fitted(pipeline)
+    steps, model = peel(pipeline)
+    provider = as_table_provider(model, n_classes)
+    if not steps:
+        return provider
+    name = f"{type(pipeline).__name__} of {type(model).__name__}"
+    return StepsRows(steps, provider, name, feature_names_of(pipeline))
+
+
+def _is_affine(step):
+    step = thawed(step)
+    return isinstance(step, _SCALERS) and not getattr(step, "clip", False)
+
+
 def _scaling(step):
     """Offset and factor of a scaler: what it makes of x is `factor * x + offset`."""
     step = thawed(step)
-    if isinstance(step, _SCALERS) and not getattr(step, "clip", False):
-        if isinstance(step, MinMaxScaler):
-            return step.min_, step.scale_
-        center = getattr(step, "center_", None)
-        if isinstance(step, StandardScaler) and step.with_mean:
-            center = step.mean_
-        factor = 1 / (1.0 if step.scale_ is None else step.scale_)
-        return (0.0 if center is None else -center * factor), factor
-    raise TypeError(
-        f"The members of an ensemble prepare rows differently, by {step!r} among "
-        "others, and only plain scalers can be made a part of the model. Fit the "
-        "members on the same rows, or put the steps before the ensemble: "
-        "sklearn_clue.pipeline.make_pipeline(step, CLUEExplainer([model, ...]))."
-    )
+    if isinstance(step, MinMaxScaler):
+        return step.min_, step.scale_
+    center = getattr(step, "center_", None)
+    if isinstance(step, StandardScaler) and step.with_mean:
+        center = step.mean_
+    factor = 1 / (1.0 if step.scale_ is None else step.scale_)
+    return (0.0 if center is None else -center * factor), factor
 
 
 def _of_list(models, n_classes):
     check_model(models)
-    providers = [as_provider(model, n_classes) for model in models]
+    levels = [quantile_of(peel(model)[1]) for model in models]
+    if None not in levels and len(set(levels)) > 1:
+        return QuantileRows(
+            models, levels, "A list of quantiles", feature_names_of(models[0])
+        )
+    providers = [_of_member(model, n_classes) for model in models]
     _check_one_task({provider.is_classification for provider in providers}, models)
     labels = _known_labels(models)
+    if any(map(takes_tables, providers)):
+        return _rows_of_list(models, providers, labels)
     for model, provider in zip(models, providers, strict=True):
         own = _known_labels(model)
         if own is not None and len(own) < len(labels):
@@ -695,14 +962,44 @@ def _of_list(models, n_classes):
     return _ensemble(providers, *thresholds)
 
 
+def _rows_of_list(models, providers, labels):
+    """An ensemble some members of which take tables: all of them do then."""
+    positions = None
+    if labels is not None:
+        positions = [
+            np.arange(len(labels)) if own is None else np.searchsorted(labels, own)
+            for own in map(_known_labels, models)
+        ]
+    return MembersRows(
+        list(map(_in_tables, models, providers)),
+        f"A list of {len(models)} models",
+        positions=positions,
+        n_classes=None if labels is None else len(labels),
+        feature_names=feature_names_of(models[0]),
+    )
+
+
+def _of_member(model, n_classes):
+    steps, last = peel(model)
+    if steps and _builder(last, is_member=True) is _of_point:
+        provider = _of_point(last, n_classes)
+        return StepsRows(steps, provider, provider.name, feature_names_of(model))
+    model = model if steps else last
+    return _builder(model, is_member=True)(model, n_classes)
+
+
 def _of_bagging(ensemble, n_classes):
     check_is_fitted(ensemble)
     check_model(ensemble)
+    if isinstance(ensemble.estimators_[0], _TREES):
+        return _of_trees(ensemble, n_classes)
+    members = [_of_member(member, n_classes) for member in ensemble.estimators_]
+    if any(map(takes_tables, members)):
+        return _rows_of_bagging(ensemble, members)
     providers = []
-    for member, columns in zip(
-        ensemble.estimators_, ensemble.estimators_features_, strict=True
+    for provider, member, columns in zip(
+        members, ensemble.estimators_, ensemble.estimators_features_, strict=True
     ):
-        provider = as_provider(member, n_classes)
         columns = torch.as_tensor(np.array(columns))
         provider.members = partial(_of_columns, provider.members, columns)
         codes = _known_labels(member)
@@ -712,6 +1009,103 @@ def _of_bagging(ensemble, n_classes):
             provider.members = _aligned(provider.members, codes, ensemble.n_classes_)
         providers.append(provider)
     return _ensemble(providers)
+
+
+def _rows_of_bagging(ensemble, providers):
+    is_class = _predicts_classes(ensemble)
+    members = ensemble.estimators_
+    return BaggedRows(
+        list(map(_in_tables, members, providers)),
+        type(ensemble).__name__,
+        ensemble.estimators_features_,
+        ensemble.estimators_samples_,
+        # The members were fitted on codes of the classes.
+        positions=list(map(_known_labels, members)) if is_class else None,
+        n_classes=ensemble.n_classes_ if is_class else None,
+        feature_names=feature_names_of(ensemble),
+    )
+
+
+def _of_voting(ensemble, n_classes):
+    check_is_fitted(ensemble)
+    check_model(ensemble)
+    weights = ensemble.weights
+    if weights is not None:
+        weights = [
+            weight
+            for (_, member), weight in zip(ensemble.estimators, weights, strict=True)
+            if member != "drop"
+        ]
+    members = [
+        _in_tables(member, _of_member(member, n_classes))
+        for member in ensemble.estimators_
+    ]
+    return MembersRows(
+        members,
+        type(ensemble).__name__,
+        weights=weights,
+        feature_names=feature_names_of(ensemble),
+    )
+
+
+def _of_trees(ensemble, n_classes):
+    check_is_fitted(ensemble)
+    if getattr(ensemble, "n_outputs_", 1) > 1 and _predicts_classes(ensemble):
+        raise ValueError(
+            f"{type(ensemble).__name__} was fitted to {ensemble.n_outputs_} labels per "
+            "row, which cannot be explained together. Fit one model per label."
+        )
+    return TreesRows(
+        ensemble,
+        tree_members(ensemble),
+        type(ensemble).__name__,
+        _predicts_classes(ensemble),
+        feature_names=feature_names_of(ensemble),
+    )
+
+
+def _of_probabilities(model, n_classes):
+    _check_fitted(model)
+    if not hasattr(model, "predict_proba"):
+        raise TypeError(_refusal(model))
+    return ProbabilityRows(model, type(model).__name__, feature_names_of(model))
+
+
+def _of_spread(read, model, n_classes):
+    _check_fitted(model)
+    return SpreadRows(model, read, type(model).__name__, feature_names_of(model))
+
+
+def _of_point(model, n_classes):
+    return _of_spread(read_mean, model, n_classes)
+
+
+def _of_search(search, n_classes):
+    check_is_fitted(search)
+    return as_provider(search.best_estimator_, n_classes)
+
+
+def _check_fitted(model):
+    """Ask those that can say it."""
+    if isinstance(model, BaseEstimator):
+        check_is_fitted(model)
+
+
+def quantile_of(model):
+    """The quantile that a regressor predicts, or None if it predicts something else."""
+    if not hasattr(model, "get_params") or _predicts_classes(model):
+        return None
+    params = model.get_params(deep=False)
+    loss = params.get("loss") or params.get("objective") or params.get("loss_function")
+    names_it = type(model).__name__ == "QuantileRegressor"
+    if not (names_it or "quantile" in str(loss).lower()):
+        return None
+    if "alpha=" in str(loss):  # as CatBoost writes it: "Quantile:alpha=0.9"
+        return float(str(loss).rpartition("alpha=")[2])
+    for name in ("quantile", "quantile_alpha", "alpha"):
+        if isinstance(params.get(name), float):
+            return params[name]
+    return None
 
 
 def _ensemble(providers, threshold=None):
@@ -769,6 +1163,17 @@ REGISTRY = [
     (_is_a(_REBUILDABLE), _of_coefficients),
     (_is_a(torch.nn.Module), _of_module),
     (is_net, _of_net),
+    (_is_search, _of_search),
+    # Without gradients.
+    (_is_a(_FORESTS), _of_trees),
+    (_is_a(VotingRegressor), _of_voting),
+    (_is_soft_voting, _of_voting),
+    (_has_probabilities, _of_probabilities),
+    (_is_a(GaussianProcessRegressor), partial(_of_spread, read_gaussian_process)),
+    (_is_a((ARDRegression, BayesianRidge)), partial(_of_spread, read_precision)),
+    (_has("pred_dist"), partial(_of_spread, read_distribution)),
+    (_has("predict_var"), partial(_of_spread, read_variance)),
+    (_returns_std, partial(_of_spread, read_return_std)),
 ]
 
 

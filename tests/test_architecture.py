@@ -22,6 +22,8 @@ LAYERS = [
     {"explanation"},
     {"bayesian", "generative"},
     {"providers", "_modules"},
+    {"_row_ensembles"},
+    {"_rows", "_leaves"},
     {"uncertainty", "encoding"},
     {"schema"},
     {
