@@ -22,8 +22,6 @@ LAYERS = [
     {"explanation"},
     {"bayesian", "generative"},
     {"providers", "_modules"},
-    {"_row_ensembles"},
-    {"_rows", "_leaves"},
     {"uncertainty", "encoding"},
     {"schema"},
     {

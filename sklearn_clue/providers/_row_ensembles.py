@@ -4,8 +4,14 @@ import numpy as np
 from scipy.special import entr
 from sklearn.utils import check_array
 
-from sklearn_clue._leaves import Leaves, TreeMember, is_grown_on, unseen_rows
-from sklearn_clue._rows import RowsProvider, as_columns, as_numbers, length, n_rows
+from sklearn_clue.providers._leaves import Leaves, TreeMember, is_grown_on, unseen_rows
+from sklearn_clue.providers._rows import (
+    RowsProvider,
+    as_columns,
+    as_numbers,
+    length,
+    n_rows,
+)
 from sklearn_clue.uncertainty import (
     Uncertainty,
     decompose_entropy,
@@ -174,8 +180,7 @@ class TreesRows(RowsProvider):
 
     Trees are asked in one pass. Before `learn` they say what the rows in their leaves
     were like that they were grown on, which is nothing about noise if leaves are pure.
-    After it, see :class:`~sklearn_clue._leaves.Leaves`. Predictions are those of the
-    model either way.
+    After it, see `Leaves`. Predictions are those of the model either way.
 
     Parameters
     ----------
