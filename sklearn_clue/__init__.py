@@ -1,5 +1,6 @@
 """Explain why a model is unsure, and what would make it sure."""
 
+from sklearn_clue._noise import PredictedNoiseRegressor
 from sklearn_clue.bayesian import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
@@ -26,6 +27,7 @@ __all__ = [
     "DeepEnsembleRegressor",
     "Explanation",
     "LocalSensitivityExplainer",
+    "PredictedNoiseRegressor",
     "TabularEncoder",
     "UFIDOExplainer",
     "Uncertainty",

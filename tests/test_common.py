@@ -3,7 +3,7 @@
 import inspect
 
 from sklearn.base import BaseEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sklearn_clue
@@ -15,6 +15,7 @@ from sklearn_clue import (
     DeepEnsembleClassifier,
     DeepEnsembleRegressor,
     LocalSensitivityExplainer,
+    PredictedNoiseRegressor,
     TabularEncoder,
     UFIDOExplainer,
     VAEACImputer,
@@ -40,6 +41,7 @@ INSTANCES = [
     GroundTruth(TINY_TWO_LEVEL, n_importance=10),
     LocalSensitivityExplainer(LogisticRegression()),
     LocalSensitivityExplainer(BayesianMLPRegressor(**TINY)),
+    PredictedNoiseRegressor(Ridge(), cv=3),
     TabularEncoder(),
     UFIDOExplainer(LogisticRegression(), TINY_VAEAC),
     VAEACImputer(2, (10,), max_iter=5, n_draws=10),

@@ -92,7 +92,7 @@ class RowsProvider:
         return False
 
     def out_of_bag(self, X, y):
-        """Judge the training rows, each by members that have not seen it.
+        """Judge the training rows as if they were new, for a threshold that holds.
 
         Parameters
         ----------
@@ -105,8 +105,9 @@ class RowsProvider:
         Returns
         -------
         parts : Uncertainty or None
-            Of the rows that some member has not seen, in their order, in the unit of
-            the target. None if there are no such members, or other rows were fitted.
+            Of the rows that can be judged without what is known about them from the
+            fit, in their order, in the unit of the target. None if members have not
+            left out any rows, or other rows were fitted.
         """
         return None
 
