@@ -224,7 +224,7 @@ class TreesRows(RowsProvider):
             mean = np.stack([as_columns(tree.predict(x)) for tree, x in pairs])
             variance = [_leaf_variance(tree)[tree.apply(x)] for tree, x in pairs]
             std = np.sqrt(np.clip(variance, 0, None))[:, :, None]
-            return mean, np.broadcast_to(std, mean.shape)
+            return mean, np.repeat(std, mean.shape[2], axis=2)
         draws = np.zeros((len(pairs), len(X), len(self.model.classes_)))
         for slab, (tree, x) in zip(draws, pairs, strict=True):
             # Trees were grown on codes of the classes, and may lack some of them.
