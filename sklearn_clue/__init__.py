@@ -1,5 +1,6 @@
 """Explain why a model is unsure, and what would make it sure."""
 
+from sklearn_clue._noise import PredictedNoiseRegressor
 from sklearn_clue.bayesian import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
@@ -28,6 +29,7 @@ __all__ = [
     "Explanation",
     "LocalSensitivityExplainer",
     "NeighborExplainer",
+    "PredictedNoiseRegressor",
     "TabularEncoder",
     "UFIDOExplainer",
     "Uncertainty",

@@ -5,12 +5,18 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from scipy import sparse
+from sklearn.base import is_classifier
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
 
 __all__ = [
+    "TableProvider",
     "Uncertainty",
     "UncertaintyProvider",
     "decompose_entropy",
     "decompose_variance",
+    "forest_draws",
 ]
 
 
@@ -113,6 +119,60 @@ class UncertaintyProvider(Protocol):
         """
 
 
+@runtime_checkable
+class TableProvider(Protocol):
+    """A predictor that is asked about rows of the user's table, and for values only.
+
+    What :func:`~sklearn_clue.providers.as_provider` makes of models without
+    gradients. Rows are independent and the answer is repeatable.
+
+    Attributes
+    ----------
+    is_classification : bool
+        Whether it predicts classes; else numbers, in the unit of the target.
+
+    takes_tables : bool
+        True, which tells it from an :class:`UncertaintyProvider`.
+
+    See Also
+    --------
+    sklearn_clue.providers.as_provider : Makes one of a fitted model.
+
+    Examples
+    --------
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from sklearn_clue.providers import as_provider
+    >>> from sklearn_clue.uncertainty import TableProvider
+    >>> model = KNeighborsClassifier(2).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> provider = as_provider(model)
+    >>> isinstance(provider, TableProvider)
+    True
+    >>> provider.uncertainty_of_rows([[0.2], [1.5]])[0].total.round(2)
+    array([0.  , 0.69])
+    """
+
+    is_classification: bool
+    takes_tables: bool
+
+    def uncertainty_of_rows(self, X):
+        """Tell how unsure the predictions for rows are.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_rows, n_features)
+            Rows as the model takes them.
+
+        Returns
+        -------
+        parts : Uncertainty
+            Of arrays of shape (n_rows,): nats for classes; standard deviations in the
+            unit of the target for regression.
+
+        prediction : ndarray of shape (n_rows, n_classes) or (n_rows, n_outputs)
+            Class probabilities, or means.
+        """
+
+
 def decompose_entropy(proba):
     """Split predictive entropy into its aleatoric and epistemic parts.
 
@@ -171,6 +231,78 @@ def decompose_variance(mean, std):
             f"{tuple(mean.shape)} and {tuple(std.shape)}."
         )
     return _as_arrays(variance_parts(mean, std))
+
+
+def forest_draws(forest, X):
+    """Tell what each tree of a forest says about rows.
+
+    Parameters
+    ----------
+    forest : estimator
+        A fitted forest of scikit-learn: RandomForestClassifier, RandomForestRegressor,
+        ExtraTreesClassifier or ExtraTreesRegressor.
+
+    X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+        Rows of numbers, as the forest takes them.
+
+    Returns
+    -------
+    draws : ndarray of shape (n_trees, n_samples, n_classes), or pair of them
+        Class probabilities, as :func:`decompose_entropy` takes them. For a regressor
+        a pair of means and standard deviations, each of shape (n_trees, n_samples,
+        n_outputs), as :func:`decompose_variance` takes them.
+
+    See Also
+    --------
+    sklearn_clue.providers.as_provider : Also judges leaves by rows that their trees
+        have not seen.
+
+    Notes
+    -----
+    Probabilities and deviations are those of the rows that a tree was grown on. Trees
+    that are grown until their leaves are pure have no noise by this account, whatever
+    the data are like, and all that is left is disagreement: set `min_samples_leaf`, or
+    see `learn` of :func:`~sklearn_clue.providers.as_provider`. Deviations are also
+    zero where the criterion of the forest is not about squares, because such trees do
+    not keep them. With several targets trees keep the mean variance over the targets,
+    and each target gets that.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from sklearn_clue.uncertainty import decompose_entropy, forest_draws
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(500, 1))
+    >>> y = rng.uniform(size=500) < np.where(X[:, 0] > 0, 0.5, 0.02)  # a coin, or no
+    >>> forest = RandomForestClassifier(min_samples_leaf=20, random_state=0).fit(X, y)
+    >>> parts = decompose_entropy(forest_draws(forest, [[-0.5], [0.5]]))
+    >>> parts.aleatoric.round(1)
+    array([0.1, 0.6])
+    """
+    check_is_fitted(forest)
+    if sparse.issparse(X) or not hasattr(X, "columns"):
+        X = check_array(
+            X, dtype=np.float32, accept_sparse="csr", ensure_all_finite="allow-nan"
+        )
+    trees = [tree.tree_ for tree in forest.estimators_]
+    # All nodes of all trees in one table, so that no tree is walked twice.
+    first = np.cumsum([0, *(tree.node_count for tree in trees[:-1])])
+    nodes = (forest.apply(X) + first).T
+    values = np.concatenate([tree.value for tree in trees])
+    if is_classifier(forest):
+        if values.shape[1] > 1:
+            raise ValueError(
+                f"{type(forest).__name__} was fitted to {values.shape[1]} labels per "
+                "row. Fit one forest per label."
+            )
+        proba = values[:, 0] / values[:, 0].sum(1, keepdims=True)
+        return proba[nodes]
+    mean, deviation = values[:, :, 0], np.zeros((len(values), 1))
+    if forest.criterion in ("squared_error", "friedman_mse"):
+        impurity = np.concatenate([tree.impurity for tree in trees])
+        deviation = np.sqrt(impurity.clip(min=0))[:, None]
+    return mean[nodes], np.broadcast_to(deviation, mean.shape)[nodes]
 
 
 def weights_of_parts(uncertainty):

@@ -20,7 +20,7 @@ LAYERS = [
     {"pipeline"},
     {"explainers"},
     {"explanation"},
-    {"bayesian", "generative"},
+    {"bayesian", "generative", "_noise"},
     {"providers", "_modules"},
     {"uncertainty", "encoding"},
     {"_columns"},

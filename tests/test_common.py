@@ -3,7 +3,7 @@
 import inspect
 
 from sklearn.base import BaseEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sklearn_clue
@@ -15,6 +15,8 @@ from sklearn_clue import (
     DeepEnsembleClassifier,
     DeepEnsembleRegressor,
     LocalSensitivityExplainer,
+    NeighborExplainer,
+    PredictedNoiseRegressor,
     TabularEncoder,
     UFIDOExplainer,
     VAEACImputer,
@@ -51,6 +53,9 @@ INSTANCES = [
     LocalSensitivityExplainer(LogisticRegression()),
     LocalSensitivityExplainer(BayesianMLPRegressor(**TINY)),
     LocalSensitivityExplainer(DeepEnsembleClassifier(**TINY_ENSEMBLE)),
+    NeighborExplainer(LogisticRegression()),
+    NeighborExplainer(BayesianMLPRegressor(**TINY)),
+    PredictedNoiseRegressor(Ridge(), cv=3),
     TabularEncoder(),
     UFIDOExplainer(LogisticRegression(), TINY_VAEAC),
     UFIDOExplainer(DeepEnsembleClassifier(**TINY_ENSEMBLE), TINY_VAEAC, max_iter=3),

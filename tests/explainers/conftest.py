@@ -61,3 +61,23 @@ def vae(**settings):
 def vaeac(**settings):
     settings = {"max_iter": 30, "learning_rate": 5e-3, "random_state": 0, **settings}
     return VAEACImputer(3, (20,), **settings)
+
+
+class Toy:
+    """A problem whose uncertainty is a formula, and latents are rows."""
+
+    def __init__(self, uncertainty, x0, decode=None):
+        self.x0 = x0.double()
+        self._uncertainty, self._decode = uncertainty, decode
+
+    def __len__(self):
+        return len(self.x0)
+
+    def judge(self, x, rows):
+        return self._uncertainty(x, rows), None
+
+    def weigh(self, parts):
+        return parts
+
+    def decode(self, z, rows):
+        return z if self._decode is None else self._decode(z, rows)

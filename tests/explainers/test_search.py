@@ -14,26 +14,7 @@ from sklearn_clue.explainers._search import (
     evaluate,
     minimise_rows,
 )
-
-
-class Toy:
-    """A problem whose uncertainty is a formula, and latents are rows."""
-
-    def __init__(self, uncertainty, x0, decode=None):
-        self.x0 = x0.double()
-        self._uncertainty, self._decode = uncertainty, decode
-
-    def __len__(self):
-        return len(self.x0)
-
-    def judge(self, x, rows):
-        return self._uncertainty(x, rows), None
-
-    def weigh(self, parts):
-        return parts
-
-    def decode(self, z, rows):
-        return z if self._decode is None else self._decode(z, rows)
+from tests.explainers.conftest import Toy
 
 
 def objective_of(costly, home, weight=1.0, decode=None):

@@ -7,13 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sklearn_clue import Explanation, TabularEncoder, Uncertainty
-from sklearn_clue.explainers._search import (
-    L1Distance,
-    StoppingRule,
-    evaluate,
-    minimise_rows,
-)
+from sklearn_clue.explainers._objectives import Penalty
+from sklearn_clue.explainers._search import StoppingRule, evaluate, minimise_rows
 from sklearn_clue.explanation import SearchPath
+from tests.explainers.conftest import Toy
 
 # The same examples in every run, and no clock: a busy machine is no failure.
 quick = settings(
@@ -234,12 +231,12 @@ def _search(z, targets, weight, max_iter):
         return (1 + (x - targets[rows]).square().sum(1)).log() + x[:, 0].sin()
 
     rows = torch.arange(len(z))
-    start = evaluate(decode, costly, z, rows)
+    problem = Toy(costly, decode(z, rows) + 0.3, decode)
+    objective = Penalty(problem, weight)
     return minimise_rows(
-        decode,
-        costly,
-        L1Distance(start.x + 0.3, weight),
-        [start],
+        problem,
+        objective,
+        [evaluate(problem, objective, z, rows)],
         learning_rate=0.2,
         rule=StoppingRule(max_iter=max_iter),
     )

@@ -1,0 +1,223 @@
+"""What training rows say about the nodes of trees that were fitted on others.
+
+A tree that is grown until its leaves are pure is sure of everything, and as sure far
+away from all rows as among them. Rows that it has not seen tell how mixed its leaves
+really are, and the boxes that rows span tell where it has no grounds to answer.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.special import entr
+from sklearn.utils import gen_batches
+
+# Rows that a node needs before its mixture of targets is believed; a row in a leaf of
+# fewer is judged by the leaf's ancestors. On the mixed toy (1000 rows, 300 trees) the
+# correlation of the aleatoric part with the known one was 0.89, 0.88 and 0.85 at 5, 10
+# and 20, and fewer rows have too little to say about several classes.
+MIN_ROWS = 10
+
+# How far a box reaches beyond its rows, in mean gaps between them: the next row of the
+# same kind is outside of the rows so far now and then.
+MARGIN = 2.0
+
+
+class TreeMember(NamedTuple):
+    """A tree of a forest or of a bagging ensemble."""
+
+    tree: object  # a fitted decision tree
+    columns: object  # positions of the columns that it sees; None for all
+    seen: object  # positions of the training rows that it was grown on
+
+
+class Node(NamedTuple):
+    """What is known about all nodes of one tree: one entry or row per node."""
+
+    trusted: np.ndarray  # itself, or the nearest ancestor of enough rows
+    parent: np.ndarray
+    low: np.ndarray  # the box of its rows, in every column
+    high: np.ndarray
+    mean: np.ndarray  # of the targets, or of the indicators of the classes
+    spread: np.ndarray  # entropy or variance of its targets
+    leaf_spread: np.ndarray  # the same within its leaves, averaged over its rows
+
+
+class Leaves:
+    """Judge rows by what the trees of a forest have not seen.
+
+    Every tree sends a row to a leaf, and the mixture of targets there, among training
+    rows that are new to the tree, is what the tree says. Leaves of few such rows are
+    merged into their ancestors. A row outside of the box which the rows of its leaf
+    span might belong to any leaf of the smallest node around it: that the tree cannot
+    tell is a lack of knowledge, and the mean spread within those leaves is noise.
+
+    Parameters
+    ----------
+    members : list of TreeMember
+        The trees.
+
+    X : ndarray of shape (n_samples, n_features)
+        The training rows.
+
+    targets : ndarray of shape (n_samples, n_columns)
+        Indicators of classes, or numbers.
+
+    is_classification : bool
+        Which of the two.
+    """
+
+    def __init__(self, members, X, targets, is_classification):
+        self.members = members
+        self.is_classification = is_classification
+        X = np.asarray(X, dtype=np.float32)  # as trees take them
+        self.nodes = [
+            _read_nodes(member, X, targets, is_classification) for member in members
+        ]
+
+    def judge(self, X, is_asked=None):
+        """Tell the spread of the targets at rows, and how much of it is noise.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            The rows.
+
+        is_asked : ndarray of shape (n_trees, n_rows) of bool or None, default=None
+            Which tree answers about which row; None for all. Some tree must answer
+            about every row.
+
+        Returns
+        -------
+        total : ndarray of shape (n_rows,)
+            Entropies in nats, or variances.
+
+        aleatoric : ndarray of shape (n_rows,)
+            The part within leaves.
+        """
+        X = np.asarray(X, dtype=np.float32)
+        total, aleatoric = np.empty(len(X)), np.empty(len(X))
+        for rows in gen_batches(len(X), 2048):
+            weights = np.ones((len(self.members), len(X[rows])))
+            if is_asked is not None:
+                weights = is_asked[:, rows].astype(np.float64)
+            total[rows], aleatoric[rows] = self._judge(X[rows], weights)
+        return total, aleatoric
+
+    def _judge(self, X, weights):
+        answers = [
+            _ask(member, nodes, X)
+            for member, nodes in zip(self.members, self.nodes, strict=True)
+        ]
+        means, spreads, aleatoric = map(np.stack, zip(*answers, strict=True))
+        weights = weights / weights.sum(0)
+        mean = (weights[:, :, None] * means).sum(0)
+        aleatoric = (weights * aleatoric).sum(0)
+        if self.is_classification:
+            total = entr(mean).sum(1)
+        else:
+            disagreement = np.square(means - mean).sum(2)
+            total = (weights * (spreads + disagreement)).sum(0)
+        # A leaf's variance is divided by one less than its rows, and may exceed that
+        # of all leaves together by a little.
+        return total, np.minimum(aleatoric, total)
+
+
+def is_grown_on(member, X):
+    """Say whether a tree was grown on these rows, by how many reach each node."""
+    tree, columns, seen = member
+    if len(seen) == 0 or np.max(seen) >= len(X):
+        return False
+    rows = _columns_of(np.asarray(X, dtype=np.float32), columns)
+    path = tree.decision_path(rows).tocsr()
+    # Rows that were drawn twice are counted once if the draw was made by weights.
+    counts = (path[picked].sum(0) for picked in (np.unique(seen), np.asarray(seen)))
+    known = tree.tree_.n_node_samples
+    return any(np.array_equal(np.ravel(count), known) for count in counts)
+
+
+def unseen_rows(seen, n_rows):
+    """Tell which member has not seen which row: (n_members, n_rows) of bool."""
+    is_unseen = np.ones((len(seen), n_rows), dtype=bool)
+    for unseen, rows in zip(is_unseen, seen, strict=True):
+        unseen[rows] = False
+    return is_unseen
+
+
+def _read_nodes(member, X, targets, is_classification):
+    tree, columns, seen = member
+    unseen = np.setdiff1d(np.arange(len(X)), seen)
+    # A tree that has seen all rows is judged by them, for want of others.
+    rows = unseen if len(unseen) else np.arange(len(X))
+    X, targets = _columns_of(X[rows], columns), targets[rows]
+    path = sparse.csc_array(tree.decision_path(X))
+    n_rows = np.diff(path.indptr)
+    reached = np.flatnonzero(n_rows)
+    starts = path.indptr[reached]
+    mean = np.zeros((len(n_rows), targets.shape[1]))
+    mean[reached] = (
+        np.add.reduceat(targets[path.indices], starts) / n_rows[reached, None]
+    )
+    if is_classification:
+        spread = entr(mean).sum(1)
+    else:
+        node_of_entry = np.repeat(np.arange(len(n_rows)), n_rows)
+        gaps = np.square(targets[path.indices] - mean[node_of_entry]).sum(1)
+        spread = np.zeros(len(n_rows))
+        spread[reached] = np.add.reduceat(gaps, starts)
+        spread /= np.maximum(n_rows - 1, 1)
+    parent = _parents(tree.tree_)
+    trusted = _nearest_ancestor(n_rows >= MIN_ROWS, parent)
+    within = spread[trusted[tree.apply(X)]]
+    leaf_spread = np.zeros(len(n_rows))
+    leaf_spread[reached] = (
+        np.add.reduceat(within[path.indices], starts) / n_rows[reached]
+    )
+    low = np.full((len(n_rows), X.shape[1]), np.nan, dtype=np.float32)
+    high = low.copy()
+    # Missing values span nothing: `fmin` passes over them.
+    low[reached] = np.fmin.reduceat(X[path.indices], starts)
+    high[reached] = np.fmax.reduceat(X[path.indices], starts)
+    margin = MARGIN * (high - low) / np.maximum(n_rows - 1, 1)[:, None]
+    return Node(trusted, parent, low - margin, high + margin, mean, spread, leaf_spread)
+
+
+def _columns_of(X, columns):
+    return X if columns is None else X[:, columns]
+
+
+def _parents(tree):
+    parent = np.zeros(tree.node_count, dtype=np.intp)
+    for children in (tree.children_left, tree.children_right):
+        inner = np.flatnonzero(children >= 0)
+        parent[children[inner]] = inner
+    return parent
+
+
+def _nearest_ancestor(is_wanted, parent):
+    """The node itself if it is wanted, else its nearest ancestor that is, or the root.
+
+    The steps double, so that deep trees take few of them.
+    """
+    ancestor = np.where(is_wanted, np.arange(len(parent)), parent)
+    while True:
+        further = ancestor[ancestor]
+        if np.array_equal(further, ancestor):
+            return ancestor
+        ancestor = further
+
+
+def _ask(member, nodes, X):
+    """Mean, spread, and spread within leaves, at the node that a tree trusts."""
+    X = _columns_of(X, member.columns)
+    start = nodes.trusted[member.tree.apply(X)]
+    node = start.copy()
+    outside = np.arange(len(X))
+    while len(outside):
+        at, rows = node[outside], X[outside]
+        is_outside = ((rows < nodes.low[at]) | (rows > nodes.high[at])).any(1)
+        outside = outside[is_outside & (at > 0)]
+        node[outside] = nodes.parent[node[outside]]
+    is_leaf = node == start
+    within = np.where(is_leaf, nodes.spread[node], nodes.leaf_spread[node])
+    return nodes.mean[node], nodes.spread[node], within

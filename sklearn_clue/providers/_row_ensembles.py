@@ -1,0 +1,283 @@
+"""Ensembles that are asked about rows: unsure where their members disagree."""
+
+import numpy as np
+from scipy.special import entr
+from sklearn.utils import check_array
+
+from sklearn_clue.providers._leaves import Leaves, TreeMember, is_grown_on, unseen_rows
+from sklearn_clue.providers._rows import (
+    RowsProvider,
+    as_columns,
+    as_numbers,
+    length,
+    n_rows,
+)
+from sklearn_clue.uncertainty import (
+    Uncertainty,
+    decompose_entropy,
+    decompose_variance,
+    forest_draws,
+)
+
+
+class MembersRows(RowsProvider):
+    """Models that answer as one, and may disagree.
+
+    Parameters
+    ----------
+    members : list of RowsProvider
+        What each of them says.
+
+    positions : list of ndarray or None, default=None
+        Where the classes of each member are among all classes; None if they are the
+        same.
+
+    n_classes : int or None, default=None
+        Number of all classes.
+
+    weights : array-like of shape (n_members,) or None, default=None
+        How much each member counts; None for the same.
+    """
+
+    def __init__(
+        self,
+        members,
+        name,
+        *,
+        positions=None,
+        n_classes=None,
+        weights=None,
+        feature_names=None,
+    ):
+        super().__init__(name, members[0].is_classification, feature_names)
+        self.members = members
+        self.positions = positions
+        self.n_classes = n_classes
+        weights = np.ones(len(members)) if weights is None else weights
+        self.weights = np.asarray(weights, dtype=np.float64)
+        if not self.is_classification:
+            # Members have units of their own, and this speaks that of the target.
+            self.center, self.scale = 0.0, 1.0
+        else:
+            self.threshold = members[0].threshold
+
+    def _answer(self, X):
+        answers = [self._ask(position, X) for position in range(len(self.members))]
+        return self._combine(answers, np.tile(self.weights[:, None], n_rows(X)))
+
+    def _ask(self, position, X):
+        """What a member says, of all classes, in the unit of the target."""
+        member = self.members[position]
+        parts, prediction = member.uncertainty_of_rows(X)
+        if self.is_classification:
+            if self.positions is None:
+                return parts, prediction
+            proba = np.zeros((len(prediction), self.n_classes))
+            proba[:, self.positions[position]] = prediction
+            return parts, proba
+        factor = float(np.ravel(member.scale)[0]) if np.size(member.scale) == 1 else 1.0
+        parts = Uncertainty(*(factor * part for part in parts))
+        return parts, prediction * member.scale + member.center
+
+    def _combine(self, answers, weights, noise=0.0):
+        """Put answers together, with weights of shape (n_members, n_rows)."""
+        weights = weights / weights.sum(0)
+        predictions = np.stack([prediction for _, prediction in answers])
+        mean = (weights[:, :, None] * predictions).sum(0)
+        totals, aleatorics, _ = (
+            np.stack([parts[kind] for parts, _ in answers]) for kind in range(3)
+        )
+        if self.is_classification:
+            total = entr(mean.clip(min=0)).sum(1)
+            aleatoric = np.minimum((weights * aleatorics).sum(0), total)
+            return Uncertainty(total, aleatoric, total - aleatoric), mean
+        # The law of total variance, over members.
+        aleatoric = (weights * aleatorics**2).sum(0) + noise
+        disagreement = np.square(predictions - mean).sum(2)
+        total = (weights * (totals**2 + disagreement)).sum(0) + noise
+        rest = (total - aleatoric).clip(min=0)
+        return Uncertainty(*map(np.sqrt, (total, aleatoric, rest))), mean
+
+
+class BaggedRows(MembersRows):
+    """Members that were fitted on samples of the rows, and of the columns.
+
+    A regressor that predicts nothing but a mean knows no noise. Once training rows
+    were shown to `learn`, it is what the members that have not seen a row are off by,
+    beyond their disagreement: the same everywhere.
+
+    Parameters
+    ----------
+    columns : list of ndarray
+        Positions of the columns of each member.
+
+    seen : list of ndarray
+        Positions of the training rows of each member.
+
+    members, name, **options
+        As `MembersRows` takes them.
+    """
+
+    def __init__(self, members, name, columns, seen, **options):
+        super().__init__(members, name, **options)
+        self.columns = columns
+        self.seen = seen
+        self.noise = 0.0
+
+    def _ask(self, position, X):
+        return super()._ask(position, X[:, self.columns[position]])
+
+    def _answer(self, X):
+        X = bagged_table(X)
+        answers = [self._ask(position, X) for position in range(len(self.members))]
+        weights = np.ones((len(answers), n_rows(X)))
+        return self._combine(answers, weights, self.noise)
+
+    def _unseen_answers(self, X):
+        """Answers of members about rows new to them, and which rows these are."""
+        X = bagged_table(X)
+        if max(map(np.max, self.seen)) >= n_rows(X):
+            return None
+        is_unseen = unseen_rows(self.seen, n_rows(X))
+        rows = np.flatnonzero(is_unseen.any(0))
+        if not len(rows):
+            return None
+        answers = [self._ask(i, X[rows]) for i in range(len(self.members))]
+        parts, mean = self._combine(answers, is_unseen[:, rows].astype(np.float64))
+        return rows, parts, mean
+
+    def learn(self, X, y):
+        """See `RowsProvider.learn`."""
+        if self.is_classification:
+            return False
+        answer = self._unseen_answers(X)
+        if answer is None:
+            return False
+        rows, parts, mean = answer
+        gaps = np.square(as_columns(y)[rows] - mean).sum(1)
+        self.noise = max(float((gaps - parts.total**2).mean()), 0.0)
+        return True
+
+    def out_of_bag(self, X, y):
+        """See `RowsProvider.out_of_bag`."""
+        answer = self._unseen_answers(X)
+        if answer is None:
+            return None
+        total, aleatoric, rest = answer[1]
+        if self.is_classification:
+            return answer[1]
+        total, aleatoric = (np.sqrt(p**2 + self.noise) for p in (total, aleatoric))
+        return Uncertainty(total, aleatoric, rest)
+
+
+def bagged_table(X):
+    """Rows as bagging ensembles give them to their members."""
+    return check_array(X, dtype=None, ensure_all_finite=False, accept_sparse="csr")
+
+
+class TreesRows(RowsProvider):
+    """A forest, or a bagging ensemble of trees.
+
+    Trees are asked in one pass. Before `learn` they say what the rows in their leaves
+    were like that they were grown on, which is nothing about noise if leaves are pure.
+    After it, see `Leaves`. Predictions are those of the model either way.
+
+    Parameters
+    ----------
+    model : estimator
+        The fitted ensemble.
+
+    members : list of TreeMember
+        Its trees.
+    """
+
+    def __init__(self, model, members, name, is_classification, **options):
+        super().__init__(name, is_classification, **options)
+        self.model = model
+        self.members = members
+        self.leaves = None
+
+    def _answer(self, X):
+        if self.is_classification:
+            prediction = self.model.predict_proba(X)
+        else:
+            prediction = as_columns(self.model.predict(X))
+        if self.leaves is None:
+            return self._grown(X), prediction
+        return self._as_parts(*self.leaves.judge(as_numbers(X))), prediction
+
+    def _grown(self, X):
+        """What trees say by the rows that they were grown on."""
+        if hasattr(self.model, "apply"):
+            draws = forest_draws(self.model, X)
+        else:
+            draws = self._bagged_draws(as_numbers(X))
+        if self.is_classification:
+            return decompose_entropy(draws)
+        return Uncertainty(*map(length, decompose_variance(*draws)))
+
+    def _bagged_draws(self, X):
+        """As `forest_draws`, for trees that see some of the columns each."""
+        rows = [X if m.columns is None else X[:, m.columns] for m in self.members]
+        pairs = list(zip((m.tree for m in self.members), rows, strict=True))
+        if not self.is_classification:
+            mean = np.stack([as_columns(tree.predict(x)) for tree, x in pairs])
+            variance = [_leaf_variance(tree)[tree.apply(x)] for tree, x in pairs]
+            std = np.sqrt(np.clip(variance, 0, None))[:, :, None]
+            return mean, np.repeat(std, mean.shape[2], axis=2)
+        draws = np.zeros((len(pairs), len(X), len(self.model.classes_)))
+        for slab, (tree, x) in zip(draws, pairs, strict=True):
+            # Trees were grown on codes of the classes, and may lack some of them.
+            slab[:, tree.classes_.astype(np.intp)] = tree.predict_proba(x)
+        return draws
+
+    def _as_parts(self, total, aleatoric):
+        if self.is_classification:
+            return Uncertainty(total, aleatoric, total - aleatoric)
+        return Uncertainty(*map(np.sqrt, (total, aleatoric, total - aleatoric)))
+
+    def learn(self, X, y):
+        """See `RowsProvider.learn`."""
+        X = as_numbers(X)
+        if not is_grown_on(self.members[0], X):
+            return False
+        if self.is_classification:
+            targets = np.asarray(y).reshape(-1, 1) == self.model.classes_
+        else:
+            targets = as_columns(y)
+        self.leaves = Leaves(
+            self.members, X, targets.astype(np.float64), self.is_classification
+        )
+        return True
+
+    def out_of_bag(self, X, y):
+        """See `RowsProvider.out_of_bag`."""
+        if not self.learn(X, y):
+            return None
+        X = as_numbers(X)
+        # Leaves are judged by rows that their trees have not seen. So a row is new to
+        # what is known of a tree that has seen it, unless the tree has seen all rows.
+        # The share of new rows above a quantile of these answers was right within 0.03
+        # for all parts; it was off by 0.14 for answers of trees that a row is new to.
+        is_unseen = unseen_rows([member.seen for member in self.members], len(X))
+        is_new = ~is_unseen & is_unseen.any(1, keepdims=True)
+        rows = np.flatnonzero(is_new.any(0))
+        if not len(rows):
+            return None
+        return self._as_parts(*self.leaves.judge(X[rows], is_new[:, rows]))
+
+
+def _leaf_variance(tree):
+    """Variance of the targets in each node, where the tree was grown by squares."""
+    is_square = tree.criterion in ("squared_error", "friedman_mse")
+    return tree.tree_.impurity * is_square
+
+
+def tree_members(model):
+    """The trees of a forest or bagging ensemble, with what each has seen."""
+    columns = getattr(model, "estimators_features_", [None] * len(model.estimators_))
+    samples = model.estimators_samples_
+    return [
+        TreeMember(*member)
+        for member in zip(model.estimators_, columns, samples, strict=True)
+    ]
