@@ -230,7 +230,7 @@ def test_a_method():
             self.batch_size, self.n_jobs = batch_size, n_jobs
             self.random_state, self.verbose = random_state, verbose
 
-        def _fit_method(self, problem):
+        def _fit_method(self, problem, usual):
             with torch.no_grad():
                 value = problem.uncertainty(problem.x0, torch.arange(len(problem)))
             self.middle_ = problem.x0[value < value.median()].mean(0).numpy()

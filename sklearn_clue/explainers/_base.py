@@ -34,7 +34,7 @@ from sklearn_clue._validation import (
 from sklearn_clue.bayesian import BayesianMLPClassifier
 from sklearn_clue.encoding import EncoderOwner
 from sklearn_clue.explainers import _parts
-from sklearn_clue.explainers._problem import SearchProblem, judge
+from sklearn_clue.explainers._problem import SearchProblem, as_tensors, judge
 from sklearn_clue.explainers._results import Results, run_in_batches
 from sklearn_clue.explainers._space import EncodedSpace, check_constraints
 from sklearn_clue.persistence import VersionedState
@@ -49,8 +49,10 @@ from sklearn_clue.providers import (
     labels_of,
     peel,
     read_task,
+    takes_tables,
     thawed,
     unit_of,
+    unseen_uncertainty,
 )
 from sklearn_clue.uncertainty import Uncertainty, weights_of_parts
 
@@ -144,23 +146,16 @@ class BaseUncertaintyExplainer(
         fit_of = (estimator, X, y, params["estimator"])
         estimator = fit_part(*fit_of, verbose=self.verbose)
         labels = labels_of(estimator, None, y) if self.is_classification_ else None
-        predictor = _parts.PredictorView(
-            estimator,
-            X,
-            is_image=image_shape is not None,
-            n_classes=None if labels is None else len(labels),
-        )
-        space = EncodedSpace(
-            predictor.steps,
-            predictor.encoder,
-            X,
-            self.immutable_features,
-            self.feature_ranges,
-        )
+        n_classes = None if labels is None else len(labels)
+        predictor, space = self._see(estimator, X, image_shape, n_classes)
         inputs = space.to_inputs(X)
         x = space.encode_inputs(inputs)
         judge_once = memory.cache(_judge_training, ignore=["provider", "x"])
-        parts, prediction = judge_once(fit_of, predictor.provider, x)
+        is_table = takes_tables(predictor.provider)
+        if is_table and y is not None:
+            predictor.provider.learn(X, y)
+        rows = X if is_table else x
+        parts, prediction = judge_once(fit_of, predictor.provider, rows)
         self._check_answers(estimator, prediction, y)
         if generator is not None:
             self.generator_ = _parts.fit_generator(
@@ -180,11 +175,27 @@ class BaseUncertaintyExplainer(
         # Rows without weight are no rows.
         weight = params["estimator"].get("sample_weight")
         kept = slice(None) if weight is None else np.flatnonzero(np.asarray(weight))
-        self.threshold_ = self._learn_threshold(parts.total[kept])
-        before = Uncertainty(*map(torch.as_tensor, parts)), torch.as_tensor(prediction)
-        self._fit_method(self._problem_of(x, before=before).take(kept))
+        usual = Uncertainty(*(part[kept] for part in parts))
+        if is_table and y is not None:
+            unseen = memory.cache(_judge_unseen, ignore=["provider"])
+            usual = unseen(fit_of, self.random_state, predictor.provider) or usual
+        self.threshold_ = self._learn_threshold(usual.total)
+        before = as_tensors(parts, prediction)
+        self._fit_method(self._problem_of(x, before=before).take(kept), usual)
         self.estimator_ = estimator
         return self
+
+    def _see(self, estimator, X, image_shape, n_classes):
+        """The fitted estimator, and the space that rows are explained in."""
+        constraints = self.immutable_features, self.feature_ranges
+        for as_whole in (False, True):
+            predictor = _parts.PredictorView(
+                estimator, X, image_shape is not None, n_classes, as_whole
+            )
+            space = EncodedSpace(predictor.steps, predictor.encoder, X, *constraints)
+            if space.is_invertible or not self._takes_values():
+                break
+        return predictor, space
 
     def _resolve_parts(self):
         """Copies of estimator and generator to fit, and the shape of images."""
@@ -302,6 +313,8 @@ class BaseUncertaintyExplainer(
         return tags
 
     def _pack_state(self, state):
+        if takes_tables(state.get("_provider")):
+            return state  # it has learned from rows that are gone
         provider = state.pop("_provider", None)
         if provider is not None:
             # All of it comes from the estimator, but for the unit of its inputs.
@@ -406,6 +419,8 @@ class BaseUncertaintyExplainer(
     def _judge_table(self, X):
         """Uncertainty and prediction for the user's rows, in the user's units."""
         X = self._check_rows(X, reset=False)
+        if takes_tables(self._provider):
+            return self._provider.uncertainty_of_rows(X)
         return self._judge_encoded(self._space.encode(X))
 
     def _judge_encoded(self, x):
@@ -456,8 +471,21 @@ class BaseUncertaintyExplainer(
         """Whether the method needs gradients of the model."""
         return True
 
-    def _fit_method(self, problem):
-        """Learn from the training rows, once the parts are fitted."""
+    def _takes_values(self):
+        """Whether the method can do with values, and ask about rows of the table."""
+        return False
+
+    def _fit_method(self, problem, usual):
+        """Learn from the training rows, once the parts are fitted.
+
+        Parameters
+        ----------
+        problem : SearchProblem
+            The training rows.
+
+        usual : Uncertainty
+            Of rows like these that the model has not learned by heart, as arrays.
+        """
 
     def _describe(self, trade_off, problem, before, after):
         """Give what explanations say of rows before and after, by name."""
@@ -483,7 +511,7 @@ class BaseUncertaintyExplainer(
     def _constrained_space(self):
         return self._space.constrained(self.immutable_features, self.feature_ranges)
 
-    def _problem_of(self, x, limits=None, before=None):
+    def _problem_of(self, x, limits=None, before=None, tables=None):
         """The problem to explain encoded rows."""
         return SearchProblem(
             self._provider,
@@ -493,6 +521,7 @@ class BaseUncertaintyExplainer(
             model=self._model(),
             limits=limits,
             before=before,
+            tables=tables,
         )
 
     def _explain(self, X, trade_offs):
@@ -505,7 +534,8 @@ class BaseUncertaintyExplainer(
         space = self._constrained_space()
         shown = space.display(X)
         x0 = space.encode_display(shown)
-        problem = self._problem_of(x0, space.limits(shown, x0))
+        limits = space.limits(shown, x0)
+        problem = self._problem_of(x0, limits, tables=(space, shown))
         unit = unit_of(self._provider)
         results = Results(problem, space, shown, unit, self._in_words, self._about())
         method = self._method(trade_offs)
@@ -538,16 +568,27 @@ class BaseUncertaintyExplainer(
         }
 
 
-def _judge(provider, x):
+def _judge(provider, rows):
     """Ask about many rows without gradients; arrays in and out."""
+    if takes_tables(provider):
+        return provider.uncertainty_of_rows(rows)
     with one_thread(), torch.no_grad():
-        parts, prediction = judge(provider, torch.as_tensor(x))
+        parts, prediction = judge(provider, torch.as_tensor(rows))
     return Uncertainty(*(part.numpy() for part in parts)), prediction.numpy()
 
 
-def _judge_training(fit_of, provider, x):
-    # For a cache: provider and encoded rows follow from what was fitted to which table.
-    return _judge(provider, x)
+def _judge_training(fit_of, provider, rows):
+    # For a cache: provider and rows follow from what was fitted to which table.
+    return _judge(provider, rows)
+
+
+def _judge_unseen(fit_of, random_state, provider):
+    """How unsure a model is about its training rows as if they were new, or None."""
+    estimator, X, y, params = fit_of
+    parts = provider.out_of_bag(X, y)
+    if parts is None and not params and not _parts.is_fitted_already(estimator):
+        parts = unseen_uncertainty(estimator, X, y)
+    return parts
 
 
 def read_weights(name, values):

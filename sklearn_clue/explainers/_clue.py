@@ -711,6 +711,9 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
     def _follows_gradients(self, trade_offs):
         return trade_offs[0] is not None or self.search == "gradient"
 
+    def _takes_values(self):
+        return self.distance_weight is None and self.search != "gradient"
+
     def _describe(self, trade_off, problem, before, after):
         facts = super()._describe(trade_off, problem, before, after)
         if trade_off is None:

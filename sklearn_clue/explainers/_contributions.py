@@ -49,7 +49,8 @@ def shapley_of_changes(
     Parameters
     ----------
     value : callable
-        Takes encoded rows of shape (n, n_encoded) and returns an array of shape (n,).
+        Takes encoded rows of shape (n, n_encoded) and the numbers of the rows that they
+        are made of, and returns an array of shape (n,).
 
     x0 : ndarray of shape (n_rows, n_encoded)
         The rows before the changes.
@@ -129,7 +130,9 @@ def shapley_of_changes(
 
 def _judge(value, rows, batch_size):
     starts = range(0, len(rows), batch_size)
-    parts = [np.asarray(value(rows[start : start + batch_size])) for start in starts]
+    numbers = np.arange(len(rows))
+    blocks = [slice(start, start + batch_size) for start in starts]
+    parts = [np.asarray(value(rows[block], numbers[block])) for block in blocks]
     return np.concatenate([*parts, np.empty(0)])
 
 
@@ -151,7 +154,7 @@ def _worth(value, x0, x, where, subsets, ends, batch_size):
         is_new[np.arange(len(lines))[:, np.newaxis], columns[which]] = subsets[subset]
         taken = is_new[:, owner] & (owner >= 0)
         mixed = np.where(taken, x[rows[which]], x0[rows[which]])
-        worth[which, subset] = value(mixed)
+        worth[which, subset] = value(mixed, rows[which])
     return worth
 
 

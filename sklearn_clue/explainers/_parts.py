@@ -10,9 +10,11 @@ from sklearn_clue.explainers._space import PixelScaler, check_same_space
 from sklearn_clue.providers import (
     AffineInputs,
     as_provider,
+    as_table_provider,
     is_net,
     peel,
     same_steps,
+    takes_tables,
     thawed,
 )
 from sklearn_clue.uncertainty import UncertaintyProvider
@@ -150,12 +152,36 @@ class PredictorView:
 
     is_image : bool
         Whether rows are pixels.
+
+    Parameters
+    ----------
+    estimator : object
+        The fitted estimator.
+
+    X : {array-like, DataFrame}
+        Training rows.
+
+    is_image : bool
+        Whether rows are pixels.
+
+    n_classes : int or None
+        Number of classes, if that is known.
+
+    as_whole : bool, default=False
+        Whether to ask the estimator about rows of the table, and look at none of its
+        steps. A model without gradients is always asked that way.
     """
 
-    def __init__(self, estimator, X, is_image, n_classes):
+    def __init__(self, estimator, X, is_image, n_classes, as_whole=False):
         is_list = isinstance(estimator, list)
         self.is_image = is_image
         self.shares_steps = is_list and same_steps(estimator, X)
+        whole = as_table_provider if as_whole else as_provider
+        self.provider = whole(estimator, n_classes)
+        if takes_tables(self.provider):
+            # Encoded space is that of the user's table, whatever the model does.
+            self.steps, self.encoder = [], TabularEncoder().fit(X)
+            return
         self.steps, model = steps_and_model(estimator, self.shares_steps)
         self.provider = as_provider(model, n_classes)
         inputs = X

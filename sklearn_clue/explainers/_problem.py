@@ -6,11 +6,14 @@ Padding, dtypes, memory, limits and what a valid row is are settled here.
 
 import copy
 
+import numpy as np
 import torch
 
 from sklearn_clue._modules import ValidRows
+from sklearn_clue._tables import take
 from sklearn_clue._torch import PRECISE_DTYPE, pad_rows, row_blocks
 from sklearn_clue.generative.protocols import LatentModel
+from sklearn_clue.providers import takes_tables
 from sklearn_clue.uncertainty import Uncertainty, weighted_sum
 
 # Hidden layers of a hundred networks, or of one for each of some latents.
@@ -49,6 +52,11 @@ def judge(provider, x):
     return Uncertainty(*parts), prediction
 
 
+def as_tensors(parts, prediction):
+    """What a provider says of rows of a table, as tensors."""
+    return Uncertainty(*map(torch.as_tensor, parts)), torch.as_tensor(prediction)
+
+
 class SearchProblem:
     """Rows to explain, and all that a method may ask about rows like them.
 
@@ -78,6 +86,10 @@ class SearchProblem:
     before : pair, default=None
         What `judge` says of the rows, if that is known.
 
+    tables : pair, default=None
+        The `EncodedSpace` and the rows as explanations show them, for a provider that
+        is asked about rows of a table.
+
     Attributes
     ----------
     x0, low, high : Tensor of shape (n_rows, n_encoded)
@@ -94,6 +106,7 @@ class SearchProblem:
         model=None,
         limits=None,
         before=None,
+        tables=None,
     ):
         self.provider = provider
         self.schema = schema
@@ -104,6 +117,7 @@ class SearchProblem:
             (None, None) if limits is None else map(torch.as_tensor, limits)
         )
         self._before = before
+        self._tables = tables if takes_tables(provider) else None
         self._valid = _clip_pixels if schema is None else ValidRows(schema)
 
     def __len__(self):
@@ -127,6 +141,10 @@ class SearchProblem:
             parts, prediction = self._before
             parts = Uncertainty(*(values[rows] for values in parts))
             part._before = parts, prediction[rows]
+        if self._tables is not None:
+            space, shown = self._tables
+            numbers = np.arange(len(self))[rows]
+            part._tables = space, take(shown, numbers)
         if self.low is not None:
             part.low, part.high = self.low[rows], self.high[rows]
         return part
@@ -159,7 +177,14 @@ class SearchProblem:
         prediction : Tensor of shape (n_proposals, n_outputs)
             Probabilities or means.
         """
-        return judge(self.provider, x)
+        if self._tables is None:
+            return judge(self.provider, x)
+        space, shown = self._tables
+        # The very rows that the user would get.
+        table = space.decode(
+            x.numpy(), take(shown, rows.numpy()), self.x0[rows].numpy()
+        )
+        return as_tensors(*self.provider.uncertainty_of_rows(table))
 
     def weigh(self, parts):
         """The uncertainty to lower, a weighted sum of its parts."""

@@ -87,12 +87,16 @@ class AsksForSureRows:
         "n_explanations": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def _fit_method(self, problem):
+    def _fit_method(self, problem, usual):
+        self._usual_parts = np.stack(usual, axis=1)
+        self._sure_level = 1 - self.rejection_rate
         parts = np.stack([part.numpy() for part in problem.before[0]], axis=1)
-        self._usual_parts, self._sure_level = parts, 1 - self.rejection_rate
         self._stored = None
         if self._image_shape is None and self.n_neighbors:
             self._stored = StoredRows(problem.x0.numpy(), parts)
+
+    def _takes_values(self):
+        return True
 
     def _target(self):
         """The uncertainty to reach, in the unit of the search."""
@@ -136,10 +140,10 @@ class AsksForSureRows:
     def _contributions(self, problem, after):
         """Shapley values of the changes, in the unit of the search."""
 
-        def value(x):
+        def value(x, rows):
             with one_thread(), torch.no_grad():
-                rows = torch.zeros(len(x), dtype=torch.long)
-                return problem.uncertainty(torch.as_tensor(x), rows).numpy()
+                x, rows = torch.as_tensor(x), torch.as_tensor(rows)
+                return problem.uncertainty(x, rows).numpy()
 
         before, weights = problem.before[0], weights_of_parts(self.uncertainty)
         return shapley_of_changes(

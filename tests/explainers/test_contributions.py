@@ -34,7 +34,7 @@ def test_an_additive_game_gives_each_column_its_own_fall(max_exact):
     rng = np.random.default_rng(0)
     slope, x0, x = rng.normal(size=6), *rng.normal(size=(2, 20, 6))
     result = shapley_of_changes(
-        lambda x: x @ slope, x0, x, single(6), max_exact=max_exact
+        lambda x, rows: x @ slope, x0, x, single(6), max_exact=max_exact
     )
     np.testing.assert_allclose(result.values, (x0 - x) * slope, atol=1e-12)
     np.testing.assert_allclose(result.standard_error, 0, atol=1e-12)
@@ -43,16 +43,19 @@ def test_an_additive_game_gives_each_column_its_own_fall(max_exact):
 def test_a_product_is_divided_evenly():
     # One of them at zero is enough, and each is the first in a third of the orders.
     x0, x = np.full((1, 3), 2.0), np.zeros((1, 3))
-    result = shapley_of_changes(lambda x: x.prod(1), x0, x, single(3))
+    result = shapley_of_changes(lambda x, rows: x.prod(1), x0, x, single(3))
     np.testing.assert_allclose(result.values, [[8 / 3] * 3])
     # x y from (3, 5) to (1, 2): averages of both orders.
     result = shapley_of_changes(
-        lambda x: x.prod(1), np.array([[3.0, 5.0]]), np.array([[1.0, 2.0]]), single(2)
+        lambda x, rows: x.prod(1),
+        np.array([[3.0, 5.0]]),
+        np.array([[1.0, 2.0]]),
+        single(2),
     )
     np.testing.assert_allclose(result.values, [[(10 + 4) / 2, (9 + 3) / 2]], atol=1e-12)
 
 
-def bent(x):
+def bent(x, rows=None):
     return np.tanh(x @ np.linspace(-1, 0.9, x.shape[1])) ** 2 + x[:, 0] * x[:, -1]
 
 
@@ -84,7 +87,7 @@ def test_sums_to_the_fall(n_columns):
 
 def test_equal_columns_get_equal_shares():
     x0, x = np.zeros((1, 4)), np.ones((1, 4))
-    result = shapley_of_changes(lambda x: -np.exp(x.sum(1)), x0, x, single(4))
+    result = shapley_of_changes(lambda x, rows: -np.exp(x.sum(1)), x0, x, single(4))
     np.testing.assert_allclose(result.values, np.expm1(4) / 4)
 
 
@@ -92,7 +95,7 @@ def test_blocks_change_together():
     # Three indicators of one category, and a number.
     x0 = np.array([[1.0, 0.0, 0.0, 2.0]])
     x = np.array([[0.0, 0.0, 1.0, 2.0]])
-    value = Counted(lambda x: x[:, 0] - 3 * x[:, 2] + x[:, 3])
+    value = Counted(lambda x, rows: x[:, 0] - 3 * x[:, 2] + x[:, 3])
     result = shapley_of_changes(value, x0, x, [slice(0, 3), slice(3, 4)])
     np.testing.assert_allclose(result.values, [[4.0, 0.0]])
     assert all(sum(row[:3]) == 1 for row in value.rows)
@@ -101,7 +104,7 @@ def test_blocks_change_together():
 def test_missing_values_that_stay_are_no_change():
     x0 = np.array([[np.nan, 1.0]])
     x = np.array([[np.nan, 0.0]])
-    result = shapley_of_changes(lambda x: x[:, 1], x0, x, single(2))
+    result = shapley_of_changes(lambda x, rows: x[:, 1], x0, x, single(2))
     np.testing.assert_allclose(result.values, [[0.0, 1.0]])
 
 
@@ -159,7 +162,7 @@ def test_contributions_of_a_model_explain_its_fall():
     encoder = TabularEncoder().fit(frame)
     model = LogisticRegression().fit(encoder.transform(frame), y)
 
-    def entropies(x):
+    def entropies(x, rows=None):
         return entropy(model.predict_proba(x), axis=1)
 
     rows, new = frame[:20].copy(), frame[20:40].set_index(frame.index[:20])
