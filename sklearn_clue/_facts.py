@@ -38,6 +38,12 @@ _GROUPS = {
 }
 
 
+_PER_CELL = {
+    "contribution": "contributions",
+    "contribution_error": "contributions_error",
+}
+
+
 def is_within(uncertainty, bound):
     """Whether an uncertainty is at most a bound, up to the rounding of its unit."""
     return uncertainty <= bound + 1e-9 * abs(bound)
@@ -89,8 +95,9 @@ def changes(explanation):
         "percentile_after": percentiles[1].ravel(),
         "highlighted": highlighted.ravel(),
     }
-    if explanation.contributions is not None:
-        frame["contribution"] = np.asarray(explanation.contributions).ravel()
+    for column, name in _PER_CELL.items():
+        if (values := getattr(explanation, name)) is not None:
+            frame[column] = np.asarray(values).ravel()
     return pd.DataFrame(frame)
 
 

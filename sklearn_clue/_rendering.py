@@ -225,7 +225,7 @@ def _legend(facts):
             "(darker) to purple (brighter). "
         )
     elif facts["goal"] == "sure":
-        marked = f"{mark} a change, each of them needed"
+        marked = f"{mark} what changes"
         if any(_shares(row) for row in facts["rows"]):
             measure = _escape(judged_measure(facts))
             marked += f", with the share of the fall of the {measure} that it brings"

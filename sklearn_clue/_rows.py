@@ -44,12 +44,13 @@ def check_shapes(explanation, names):
             f"X has {explanation.X.shape[1]} columns, but the schema describes "
             f"{len(explanation.schema)}. Give the schema of the columns of X."
         )
-    if explanation.contributions is not None:
-        shape, expected = np.shape(explanation.contributions), explanation.X.shape
-        if shape != tuple(expected):
+    expected = tuple(explanation.X.shape)
+    for name in ("contributions", "contributions_error"):
+        values = getattr(explanation, name)
+        if values is not None and np.shape(values) != expected:
             raise ValueError(
-                f"contributions have shape {shape}, but X has {tuple(expected)}. They "
-                "need one entry per cell of X."
+                f"{name} has shape {np.shape(values)}, but X has {expected}. It needs "
+                "one entry per cell of X."
             )
 
 

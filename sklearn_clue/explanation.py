@@ -145,8 +145,8 @@ class Explanation:
     target : float, default=None
         The uncertainty up to which the model counts as sure, in the unit of the
         uncertainty. With it and without a `distance_weight`, the question was for the
-        nearest row about which the model is sure: every change that is left was
-        needed, is highlighted and is told.
+        nearest row about which the model is sure, from which needless changes are put
+        back: every change that is left is highlighted and told.
 
     kind : {"total", "aleatoric", "epistemic"} or dict, default="total"
         The uncertainty that was to fall, which `target` and `contributions` are about;
@@ -173,6 +173,10 @@ class Explanation:
         What the change of each column contributes to the fall of the uncertainty, in
         its unit: positive where it lowers the uncertainty, zero where the column does
         not change. Each row sums to the fall from row to counterfactual.
+
+    contributions_error : ndarray of shape (n_rows, n_features), default=None
+        Standard errors of the contributions, where not all orders of the changes were
+        counted.
 
     classes : ndarray of shape (n_classes,), default=None
         The labels that the columns of the probabilities belong to.
@@ -280,6 +284,7 @@ class Explanation:
     plausibility: np.ndarray | None = None
     plausibility_before: np.ndarray | None = None
     contributions: np.ndarray | None = None
+    contributions_error: np.ndarray | None = None
     classes: np.ndarray | None = None
     probabilities_before: np.ndarray | None = None
     probabilities_after: np.ndarray | None = None
@@ -390,8 +395,8 @@ class Explanation:
           category changed; a missing value is not highlighted. Where the nearest sure
           row was asked for (`target` without a `distance_weight`), whatever changed,
           gaps that are filled as well;
-        - `contribution`: what the change contributes to the fall of the uncertainty,
-          if `contributions` are known.
+        - `contribution`, `contribution_error`: what the change contributes to the fall
+          of the uncertainty, and the standard error of it, if they are known.
         """
         return _facts.changes(self)
 
@@ -456,7 +461,7 @@ class Explanation:
             falls and which change brings most of it; it says when no sure row was
             found, and when the one found is less plausible than was demanded.
             Otherwise the highlighted changes, the uncertainty and whether the
-            prediction stays; it says when nothing had to change, and when the plain
+            prediction stays; also when nothing had to change, or when the plain
             auto-encoding of the row did most of it.
         """
         return _words.summary(self.to_dict())
@@ -528,8 +533,8 @@ class Explanation:
         Parameters
         ----------
         **kwargs : dict
-            Passed on to `from_explanation` of the display. With `max_rows` single rows
-            are drawn, however many there are.
+            Passed on to `from_explanation` of the display. With `max_rows` or `kind`
+            single rows are drawn, however many there are.
 
         Returns
         -------
@@ -540,13 +545,10 @@ class Explanation:
         """
         from sklearn_clue import plotting
 
+        is_many = len(self) > _MANY and kwargs.keys().isdisjoint(("max_rows", "kind"))
         if self.image_shape is not None:
             display = plotting.ImageExplanationDisplay
-        elif (
-            len(self) > _MANY
-            and self.contributions is not None
-            and ("max_rows" not in kwargs)
-        ):
+        elif is_many and self.contributions is not None:
             display = plotting.DriversDisplay
         else:
             display = plotting.ExplanationDisplay

@@ -142,8 +142,11 @@ def test_new_fields_are_sliced(schema, container, key):
 
 
 def test_contributions_need_one_entry_per_cell(explanation):
-    with pytest.raises(ValueError, match=r"contributions have shape \(7, 2\), but X"):
+    with pytest.raises(ValueError, match=r"contributions has shape \(7, 2\), but X"):
         replace(explanation, contributions=np.zeros((7, 2)))
+    errors = replace(explanation, contributions_error=np.full((7, 3), 0.01))
+    assert errors[2:4].contributions_error.shape == (2, 3)
+    assert (errors.changes["contribution_error"] == 0.01).all()
     with pytest.raises(ValueError, match="is_sure has 2 rows"):
         replace(explanation, is_sure=np.zeros(2))
 
@@ -301,8 +304,11 @@ def test_years_that_are_categories_have_no_separators():
     assert _words.value(2019, 0) == "2,019"
 
 
-def test_words_of_images():
+def test_words_of_images(tmp_path):
     explanation = replace(image_explanation(), target=0.15, is_sure=None)
+    page = explanation.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert Cells(page).lines[0][4:6] == ["verdict", "in words"]
+    assert explanation._repr_html_().count("<img") == 6
     first, second = explanation.summary().splitlines()
     assert first.startswith(
         "row 0: Would be sure of yes instead of no if 3 of 16 pixels"
@@ -380,7 +386,10 @@ def test_polars_has_pages_and_pictures(schema, tmp_path):
 def test_notebook_has_sentences_above_the_table(explanation):
     page = explanation._repr_html_()
     assert page.index("Would be sure of bad instead of good") < page.index("<table")
-    assert "each of them needed" in page and "15 percentile points" not in page
+    assert (
+        "what changes, with the share of the fall" in page
+        and "15 percentile points" not in page
+    )
 
 
 def test_sentences_are_escaped(tmp_path):

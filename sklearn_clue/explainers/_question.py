@@ -135,7 +135,10 @@ class AsksForSureRows:
             if least is not None:
                 least = np.minimum(own, 0.5) if least == "row" else least
                 facts["is_plausible"] = theirs >= least - 1e-9
-        return facts | {"contributions": unit * self._contributions(problem, after)}
+        shares, errors = self._contributions(problem, after)
+        facts["contributions"] = unit * shares
+        facts["contributions_error"] = unit * errors
+        return facts
 
     def _contributions(self, problem, after):
         """Shapley values of the changes, in the unit of the search."""
@@ -153,7 +156,7 @@ class AsksForSureRows:
             [column.block for column in self._space.schema],
             before=weighted_sum(weights, before).numpy(),
             after=weighted_sum(weights, after.parts),
-        ).values
+        )
 
     def _score_sure(self, X):
         """See `CLUEExplainer.score`."""

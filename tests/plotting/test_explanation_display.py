@@ -151,6 +151,7 @@ def test_many_rows_are_drawn_together(sure_explanation):
     assert len(sure_explanation) == 8
     assert isinstance(sure_explanation.plot(), DriversDisplay)
     assert isinstance(sure_explanation.plot(max_rows=2), ExplanationDisplay)
+    assert isinstance(sure_explanation.plot(kind="waterfall"), ExplanationDisplay)
     assert len(sure_explanation[:6].plot().axes_) == 6
     without = replace(sure_explanation, contributions=None).plot()
     assert len(without.axes_) == 6
