@@ -54,7 +54,11 @@ from sklearn_clue.providers import (
     unit_of,
     unseen_uncertainty,
 )
-from sklearn_clue.uncertainty import Uncertainty, weights_of_parts
+from sklearn_clue.uncertainty import (
+    Uncertainty,
+    decompose_entropy,
+    weights_of_parts,
+)
 
 
 class BaseUncertaintyExplainer(
@@ -490,6 +494,11 @@ class BaseUncertaintyExplainer(
     def _describe(self, trade_off, problem, before, after):
         """Give what explanations say of rows before and after, by name."""
         if not self.is_classification_:
+            return {}
+        # Forests judge by rows that a tree has not seen, and predict by those it has:
+        # such probabilities would contradict the entropy beside them.
+        own = decompose_entropy(before.prediction[None])
+        if not np.allclose(own.total, before.parts.total, atol=0.01):
             return {}
         return {
             "classes": self.classes_,

@@ -25,6 +25,7 @@ from sklearn_clue._validation import (
 )
 from sklearn_clue.encoding import as_float32
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer, read_weights
+from sklearn_clue.explainers._images import SureImages
 from sklearn_clue.explainers._objectives import Penalty
 from sklearn_clue.explainers._question import AsksForSureRows
 from sklearn_clue.explainers._results import Found
@@ -325,17 +326,20 @@ class _BaseCLUE(BaseUncertaintyExplainer):
     def _model(self):
         return self.generator_.latent_model()
 
+    def _rule(self):
+        return StoppingRule(
+            min_iter=self.min_iter,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            n_iter_no_change=self.n_iter_no_change,
+        )
+
     def _method(self, trade_offs):
         return ClueSearch(
             self._objective,
             distance_weights=trade_offs,
             prediction_weight=self.prediction_weight,
-            rule=StoppingRule(
-                min_iter=self.min_iter,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                n_iter_no_change=self.n_iter_no_change,
-            ),
+            rule=self._rule(),
             learning_rate=self.learning_rate,
             init=self.init,
             init_noise=self.init_noise,
@@ -698,6 +702,14 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
     def _method(self, trade_offs):
         if trade_offs[0] is not None:
             return super()._method(trade_offs)
+        if self._image_shape is not None:
+            return SureImages(
+                self._target(),
+                keep_noise=self.keep_noise is not False,
+                max_distance=self.max_distance,
+                rule=self._rule(),
+                learning_rate=self.learning_rate,
+            )
         proposers = ["neighbors", "columns"]
         use_slopes = self._provider_has_slopes()
         if use_slopes:

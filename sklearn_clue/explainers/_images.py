@@ -1,0 +1,144 @@
+"""The nearest sure image: a walk through latent space, and back as far as possible.
+
+Single pixels mean nothing, so nothing is put back one by one.
+"""
+
+import numpy as np
+import torch
+
+from sklearn_clue.explainers._objectives import Penalty
+from sklearn_clue.explainers._results import Found
+from sklearn_clue.explainers._search import StoppingRule, evaluate, minimise_rows
+
+# Prices of the distance that are tried, over the number of pixels: from dear to cheap,
+# each search starts where the one before has ended.
+WEIGHTS = (50.0, 15.0, 5.0, 1.5, 0.5)
+
+# Halvings of the way back.
+N_HALVINGS = 10
+
+
+class KeptPixels:
+    """A problem whose latents stand for the row itself where they begin.
+
+    What the generator cannot rebuild of an image is added to all that it decodes.
+
+    Parameters
+    ----------
+    problem : SearchProblem
+        Of images, with latents.
+    """
+
+    def __init__(self, problem):
+        self.problem = problem
+        with torch.no_grad():
+            self.missed = problem.x0 - problem.decode(problem.encode(problem.x0))
+
+    def __len__(self):
+        return len(self.problem)
+
+    def __getattr__(self, name):
+        return getattr(self.problem, name)
+
+    def decode(self, z, rows):
+        """Images of latents, with what was missed of the row."""
+        x = self.problem.decode(z) + self.missed[rows]
+        return self.problem.valid(x, rows)
+
+    def take(self, rows):
+        """The problem of some of the rows."""
+        part = object.__new__(KeptPixels)
+        part.problem, part.missed = self.problem.take(rows), self.missed[rows]
+        return part
+
+
+class SureImages:
+    """Find the nearest sure images, for many rows.
+
+    Parameters
+    ----------
+    target : float
+        Largest uncertainty of a sure image, in the unit of the search.
+
+    keep_noise : bool
+        Whether to keep what the generator misses of an image.
+
+    max_distance : float or None
+        Largest l1 distance.
+
+    rule, learning_rate : StoppingRule, float
+        See `minimise_rows`.
+    """
+
+    def __init__(self, target, *, keep_noise, max_distance, rule, learning_rate):
+        self.target = target
+        self.keep_noise = keep_noise
+        self.max_distance = np.inf if max_distance is None else max_distance
+        self.rule = StoppingRule() if rule is None else rule
+        self.learning_rate = learning_rate
+
+    def objective(self, problem, trade_off):
+        """None: there is one candidate."""
+        return None
+
+    def __call__(self, problem):
+        """Search for all rows of a problem."""
+        everyone = torch.arange(len(problem))
+        before = problem.weigh(problem.before[0])
+        x, n_iter = problem.x0.clone(), torch.zeros_like(everyone)
+        rows = everyone[before > self.target]
+        if len(rows):
+            part = problem.take(rows)
+            part = KeptPixels(part) if self.keep_noise else part
+            x[rows], n_iter[rows] = self._search(part, before[rows])
+        return [
+            Found(
+                x=x[:, None].numpy(),
+                n_iter=n_iter[:, None].numpy(),
+                converged=np.ones((len(x), 1), dtype=bool),
+                is_answer=np.ones((len(x), 1), dtype=bool),
+            )
+        ]
+
+    def _search(self, problem, before):
+        n_rows, n_legs = len(problem), len(WEIGHTS)
+        z0 = problem.encode(problem.x0)
+        searches = problem.take(torch.arange(n_rows).repeat(n_legs))
+        weights = torch.tensor(WEIGHTS, dtype=z0.dtype) / problem.x0.shape[1]
+        objective = Penalty(searches, weights.repeat_interleave(n_rows))
+        start = evaluate(searches, objective, z0, torch.arange(n_rows))
+        result = minimise_rows(
+            searches,
+            objective,
+            [start],
+            rule=self.rule,
+            learning_rate=self.learning_rate,
+            n_legs=n_legs,
+        )
+        distance = objective.distance(result.best.x, torch.arange(n_legs * n_rows))
+        cost = result.best.cost
+        # The nearest sure point; else the least uncertain one.
+        is_good = (cost <= self.target) & (distance <= self.max_distance)
+        rank = torch.where(is_good, distance, 1e9 + cost)
+        rank[distance > self.max_distance] = torch.inf
+        best = rank.view(n_legs, n_rows).argmin(0) * n_rows + torch.arange(n_rows)
+        x, n_extra = self._walk_back(problem, z0, result.best.z[best])
+        is_worse = ~rank[best].isfinite() | (cost[best] >= before)
+        x = torch.where(is_good[best, None], x, result.best.x[best])
+        x = torch.where(is_worse[:, None], problem.x0, x)
+        return x, result.n_iter.view(n_legs, n_rows).sum(0) + n_extra
+
+    def _walk_back(self, problem, near, far):
+        """The first sure point on the way from one latent to another."""
+        rows = torch.arange(len(problem))
+        low, high = torch.zeros(len(rows)).to(near), torch.ones(len(rows)).to(near)
+        with torch.no_grad():
+            for _ in range(N_HALVINGS):
+                middle = (low + high) / 2
+                z = near + middle[:, None] * (far - near)
+                cost = problem.uncertainty(problem.decode(z, rows), rows)
+                is_sure = cost <= self.target
+                low = torch.where(is_sure, low, middle)
+                high = torch.where(is_sure, middle, high)
+            z = near + high[:, None] * (far - near)
+            return problem.decode(z, rows), N_HALVINGS
