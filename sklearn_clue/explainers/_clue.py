@@ -26,6 +26,7 @@ from sklearn_clue._validation import (
 from sklearn_clue.encoding import as_float32
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer, read_weights
 from sklearn_clue.explainers._images import SureImages
+from sklearn_clue.explainers._neighbors import MAX_ROWS
 from sklearn_clue.explainers._objectives import Penalty
 from sklearn_clue.explainers._question import AsksForSureRows
 from sklearn_clue.explainers._results import Found
@@ -37,6 +38,7 @@ from sklearn_clue.explainers._search import (
 )
 from sklearn_clue.explanation import balance
 from sklearn_clue.generative import VAEEncoder
+from sklearn_clue.uncertainty import weights_of_parts
 
 # Looks around the start, and steps of Adam towards the row itself, before the search
 # for a surer one.
@@ -709,12 +711,29 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
                 max_distance=self.max_distance,
                 rule=self._rule(),
                 learning_rate=self.learning_rate,
+                sure=self._sure_latents(),
             )
         proposers = ["neighbors", "columns"]
         use_slopes = self._provider_has_slopes()
         if use_slopes:
             proposers.append("latents" if self.keep_noise is False else "noise")
         return self._sure_search(proposers=proposers, use_slopes=use_slopes)
+
+    def _fit_method(self, problem, usual):
+        super()._fit_method(problem, usual)
+        self._latents = None
+        if self._image_shape is not None and self.n_neighbors:
+            kept = np.random.RandomState(0).permutation(len(problem))[:MAX_ROWS]
+            some = problem.take(np.sort(kept))
+            parts = torch.stack(list(some.before[0]), 1)
+            self._latents = some.encode(some.x0).numpy(), parts.numpy()
+
+    def _sure_latents(self):
+        if self._latents is None:
+            return None
+        z, parts = self._latents
+        weights = weights_of_parts(self.uncertainty)
+        return torch.as_tensor(z[parts @ weights <= self._target()])
 
     def _provider_has_slopes(self):
         is_differentiable = getattr(self._provider, "is_differentiable", True)

@@ -17,6 +17,9 @@ WEIGHTS = (50.0, 15.0, 5.0, 1.5, 0.5)
 # Halvings of the way back.
 N_HALVINGS = 10
 
+# Sure training images to go to where the search finds nothing.
+N_NEIGHBORS = 5
+
 
 class KeptPixels:
     """A problem whose latents stand for the row itself where they begin.
@@ -68,10 +71,16 @@ class SureImages:
 
     rule, learning_rate : StoppingRule, float
         See `minimise_rows`.
+
+    sure : Tensor of shape (n_sure, n_latent) or None, default=None
+        Latents of training images that are sure, to go to where the search finds none.
     """
 
-    def __init__(self, target, *, keep_noise, max_distance, rule, learning_rate):
+    def __init__(
+        self, target, *, keep_noise, max_distance, rule, learning_rate, sure=None
+    ):
         self.target = target
+        self.sure = sure
         self.keep_noise = keep_noise
         self.max_distance = np.inf if max_distance is None else max_distance
         self.rule = StoppingRule() if rule is None else rule
@@ -91,6 +100,10 @@ class SureImages:
             part = problem.take(rows)
             part = KeptPixels(part) if self.keep_noise else part
             x[rows], n_iter[rows] = self._search(part, before[rows])
+            with torch.no_grad():
+                still = problem.uncertainty(x[rows], rows) > self.target
+            if self.sure is not None and still.any():
+                self._go_to_sure_images(problem, rows[still], x, n_iter)
         return [
             Found(
                 x=x[:, None].numpy(),
@@ -127,6 +140,25 @@ class SureImages:
         x = torch.where(is_good[best, None], x, result.best.x[best])
         x = torch.where(is_worse[:, None], problem.x0, x)
         return x, result.n_iter.view(n_legs, n_rows).sum(0) + n_extra
+
+    def _go_to_sure_images(self, problem, rows, x, n_iter):
+        """Walk towards the nearest sure training images, where there is no other."""
+        part = problem.take(rows)
+        here, everyone = part.encode(part.x0), torch.arange(len(rows))
+        order = torch.cdist(here, self.sure).argsort(1)[:, :N_NEIGHBORS]
+        least = torch.full((len(rows),), torch.inf).to(here)
+        ways = [KeptPixels(part), part] if self.keep_noise else [part]
+        for way in ways:
+            for nearest in order.T:
+                z, n_asked = self._walk_back(way, here, self.sure[nearest])
+                with torch.no_grad():
+                    is_sure = part.uncertainty(z, everyone) <= self.target
+                distance = (z - part.x0).abs().sum(1)
+                is_better = is_sure & (distance < least)
+                is_better &= distance <= self.max_distance
+                x[rows[is_better]] = z[is_better]
+                least[is_better] = distance[is_better]
+                n_iter[rows] += n_asked + 1
 
     def _walk_back(self, problem, near, far):
         """The first sure point on the way from one latent to another."""
