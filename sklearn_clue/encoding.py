@@ -107,7 +107,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
 
     Dates are refused. Which parts of a date matter is the user's to say::
 
-        X["month"] = X["date"].dt.month  # or year, dayofweek, hour
+        X["month"] = X["date"].dt.month  # or year, day_of_week, hour
         X = X.drop(columns="date")
 
     A duration is a number: `X["wait"].dt.total_seconds()`.

@@ -42,12 +42,6 @@ class ColumnSchema:
         How the column is encoded: a number by its standard score, a category by one
         indicator per known value.
 
-    span : tuple of (int, int)
-        First encoded position, and the one after the last.
-
-    dtype : dtype
-        The user's dtype (of numpy, pandas or polars), restored when decoding.
-
     categories : tuple, default=None
         The known values of a category, in the order of their indicators.
 
@@ -57,6 +51,12 @@ class ColumnSchema:
 
     has_gap : bool, default=False
         Whether values were missing in `fit`, so that there is an indicator of that.
+
+    span : tuple of (int, int)
+        First encoded position, and the one after the last.
+
+    dtype : dtype
+        The user's dtype (of numpy, pandas or polars), restored when decoding.
 
     center : float, default=None
         Of a number, which is encoded as `(value - center) / scale`.
