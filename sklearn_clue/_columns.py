@@ -1,9 +1,15 @@
-"""One column: what is learned of its values, and the way to its block and back."""
+"""One column: what is learned of its values, the way to its block, and back.
+
+And what to tell the user about columns.
+"""
+
+import re
+import warnings
 
 import numpy as np
 import pandas as pd
 
-from sklearn_clue._validation import MAX_MAGNITUDE
+from sklearn_clue._validation import MAX_MAGNITUDE, listing
 
 # "auto" pools in columns with more values than this, those below this share of rows.
 MANY_CATEGORIES = 30
@@ -15,6 +21,13 @@ MAX_DECIMALS = 6
 # An atom holds this share of the rows, and so many times that of the values next to it,
 # in a column with that many different ones.
 ATOM_SHARE, ATOM_RATIO, ATOM_VALUES = 0.05, 5, 10
+
+# In fewer rows it takes no reason for columns to be alike.
+MIN_HINT_ROWS = 20
+
+CODE_NAME = re.compile(
+    r"(code|type|kind|class|category|group|region|zip|(?<![a-z])id)s?$", re.IGNORECASE
+)
 
 
 # Categories ------------------------------------------------------------------------
@@ -286,3 +299,120 @@ def _decode_number(column, scores):
     values[decoded <= column.low] = column.low
     values[decoded >= column.high] = column.high
     return values
+
+
+# Words -----------------------------------------------------------------------------
+
+
+class Strangers:
+    """What rows hold that was not there in `fit`, over one or several tables."""
+
+    def __init__(self):
+        self.values, self.gaps = {}, {}
+
+    def add_values(self, column, values):
+        """Note categories that are not known."""
+        self.values.setdefault(column, {}).update(dict.fromkeys(values.tolist()))
+
+    def add_gaps(self, column):
+        """Note that values are missing in a column that was complete."""
+        self.gaps[column] = None
+
+    def tell(self):
+        """Warn, if there is something to tell."""
+        if self.values or self.gaps:
+            warnings.warn(
+                f"{self._words()} They count as no information: zeros for a category, "
+                "the mean of the column for a number.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def refuse(self):
+        """Raise an error, if there is something to tell."""
+        if self.values or self.gaps:
+            raise ValueError(
+                f"{self._words()} Replace them by known ones, fit on rows that hold "
+                "them, declare all possible values with a pandas CategoricalDtype "
+                "before fit, or set handle_unknown='warn'."
+            )
+
+    def _words(self):
+        words = []
+        if self.values:
+            unseen = "; ".join(
+                f"column {column.name!r} holds {listing(list(values))} besides the "
+                f"known {listing(column.categories + column.pooled)}"
+                for column, values in self.values.items()
+            )
+            words.append(f"X holds categories that were not seen in fit: {unseen}.")
+        if self.gaps:
+            names = listing([column.name for column in self.gaps])
+            words.append(
+                f"Values are missing in columns that were complete in fit: {names}."
+            )
+        return " ".join(words)
+
+
+def warn_of_names(columns, kinds):
+    """Warn of text that differs in most rows, such as dates, names and comments."""
+    for column, kind in zip(columns, kinds, strict=True):
+        dtype = column.values.dtype
+        if kind == "number" or isinstance(dtype, pd.CategoricalDtype):
+            continue
+        try:
+            n_values = pd.Series(column.values).nunique()
+        except TypeError:
+            continue  # unhashable, which is refused when categories are learned
+        n_rows = len(column.values)
+        if n_values > MANY_CATEGORIES and n_values > n_rows / 2:
+            warnings.warn(
+                f"Column {column.name!r} is taken as a category, and has {n_values} "
+                f"different values in {n_rows} rows. Little can be learned from it, "
+                "and other rows will have values that are not known. Convert it to a "
+                "number if it is one, such as a date, or drop it if it names rows.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def give_hints(schema, arrays):
+    """Name columns that say nothing new, and numbers that may be codes."""
+    hints, same = [], {}
+    for column, array in zip(schema, arrays, strict=True):
+        known = (column.categories or ()) + column.pooled
+        if not known and column.low is None:
+            hints.append(f"{column.name!r} is missing in all rows")
+            continue
+        if column.low == column.high and len(known) < 2 and not column.has_gap:
+            hints.append(f"{column.name!r} has one value only")
+            continue
+        if _may_be_code(column, array):
+            hints.append(
+                f"{column.name!r} may be a code (if its numbers have no order, use "
+                "astype('category') or categorical_features)"
+            )
+        facts = (column.kind, column.categories, column.center, column.percentiles)
+        for name, other in same.setdefault(facts, []):
+            if pd.Series(array).equals(pd.Series(other)):
+                hints.append(f"{column.name!r} repeats {name!r}")
+                break
+        else:
+            same[facts].append((column.name, array))
+    if hints:
+        warnings.warn(
+            f"Have a look at these columns: {'; '.join(hints[:5])}"
+            f"{' and others' if len(hints) > 5 else ''}. They are used as they are.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
+def _may_be_code(column, array):
+    """Whether a few whole numbers stand under a name that codes have."""
+    is_whole = column.kind == "number" and column.is_integer
+    if not (
+        is_whole and isinstance(column.name, str) and CODE_NAME.search(column.name)
+    ):
+        return False
+    return 3 <= len(np.unique(array[~pd.isna(array)])) <= 10

@@ -206,9 +206,6 @@ class ValidRows(nn.Module):
             ("high", [c.high if c.is_integer else infinity for c in rounded]),
         ):
             self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
-        # Of a column that has nothing else to offer, the first will do.
-        lone = [column.span[0] for column in schema.categories if not column.categories]
-        self.register_buffer("lone", torch.tensor(lone).long())
 
     def forward(self, x, low=None, high=None):
         """Map decoded rows of shape (n_rows, n_encoded) to valid ones.
@@ -221,7 +218,6 @@ class ValidRows(nn.Module):
         with torch.no_grad():
             closed = torch.zeros_like(x, dtype=torch.bool)
             closed[:, self.described] = True
-            closed[:, self.lone] = False
             if high is not None:
                 closed = high <= 0
             valid = x.clone()

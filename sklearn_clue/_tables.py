@@ -269,7 +269,7 @@ def _unsupported(name, dtype):
     if str(dtype).lower().startswith(("date", "timestamp")):
         return (
             f"{start}category. Convert it to the parts that matter, for example\n"
-            f"    X['month'] = X[{name!r}].dt.month  # or year, dayofweek, hour\n"
+            f"    X['month'] = X[{name!r}].dt.month  # or year, day_of_week, hour\n"
             f"    X = X.drop(columns={name!r})"
         )
     return (

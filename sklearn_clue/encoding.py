@@ -3,7 +3,6 @@
 `TabularEncoder` does the travelling; the `FeatureSchema` that it learns is its map.
 """
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import has_fit_parameter
 
 from sklearn_clue import _columns, _tables
+from sklearn_clue._columns import Strangers
 from sklearn_clue._tables import Column
 from sklearn_clue._validation import (
     MAX_MAGNITUDE,
@@ -30,10 +30,6 @@ from sklearn_clue.persistence import VersionedState
 from sklearn_clue.schema import ColumnSchema, FeatureSchema
 
 __all__ = ["TabularEncoder"]
-
-
-# In fewer rows it takes no reason for columns to be alike.
-MIN_HINT_ROWS = 20
 
 
 class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimator):
@@ -111,7 +107,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
 
     Dates are refused. Which parts of a date matter is the user's to say::
 
-        X["month"] = X["date"].dt.month  # or year, dayofweek, hour
+        X["month"] = X["date"].dt.month  # or year, day_of_week, hour
         X = X.drop(columns="date")
 
     A duration is a number: `X["wait"].dt.total_seconds()`.
@@ -341,8 +337,8 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         self._template = _tables.take(X, slice(0))
         if isinstance(X, np.ndarray) and X.dtype.kind in "US" and "number" in kinds:
             self._template = self._template.astype(object)  # text is no number
-        if is_frame and give_hints and len(weight) >= MIN_HINT_ROWS:
-            _give_hints(self.schema_, arrays)
+        if is_frame and give_hints and len(weight) >= _columns.MIN_HINT_ROWS:
+            _columns.give_hints(self.schema_, arrays)
         return self
 
     def _encode(self, X, strangers, *, hide_gaps=False):
@@ -415,7 +411,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
             if not is_frame:
                 return ["number"] * len(columns)
             kinds = [_tables.kind_of(column) for column in columns]
-            _warn_of_names(columns, kinds)
+            _columns.warn_of_names(columns, kinds)
             return kinds
         chosen = _chosen_positions(
             choice, [column.name for column in columns], is_frame
@@ -442,56 +438,6 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
                     f"{known.dtype}), and is a {kind} now (dtype {column.dtype}). "
                     f"Convert it back with astype, or fit again."
                 )
-
-
-class Strangers:
-    """What rows hold that was not there in `fit`, over one or several tables."""
-
-    def __init__(self):
-        self.values, self.gaps = {}, {}
-
-    def add_values(self, column, values):
-        """Note categories that are not known."""
-        self.values.setdefault(column, {}).update(dict.fromkeys(values.tolist()))
-
-    def add_gaps(self, column):
-        """Note that values are missing in a column that was complete."""
-        self.gaps[column] = None
-
-    def tell(self):
-        """Warn, if there is something to tell."""
-        if self.values or self.gaps:
-            warnings.warn(
-                f"{self._words()} They count as no information: zeros for a category, "
-                "the mean of the column for a number.",
-                UserWarning,
-                stacklevel=4,
-            )
-
-    def refuse(self):
-        """Raise an error, if there is something to tell."""
-        if self.values or self.gaps:
-            raise ValueError(
-                f"{self._words()} Replace them by known ones, fit on rows that hold "
-                "them, declare all possible values with a pandas CategoricalDtype "
-                "before fit, or set handle_unknown='warn'."
-            )
-
-    def _words(self):
-        words = []
-        if self.values:
-            unseen = "; ".join(
-                f"column {column.name!r} holds {listing(list(values))} besides the "
-                f"known {listing(column.categories + column.pooled)}"
-                for column, values in self.values.items()
-            )
-            words.append(f"X holds categories that were not seen in fit: {unseen}.")
-        if self.gaps:
-            names = listing([column.name for column in self.gaps])
-            words.append(
-                f"Values are missing in columns that were complete in fit: {names}."
-            )
-        return " ".join(words)
 
 
 def encode_quietly(encoder, X, strangers):
@@ -560,56 +506,6 @@ class EncoderOwner:
                 encoded, dtype=np.float64, estimator=self, input_name="X"
             )
         return as_float32(encoded)
-
-
-def _warn_of_names(columns, kinds):
-    """Warn of text that differs in most rows, such as dates, names and comments."""
-    for column, kind in zip(columns, kinds, strict=True):
-        dtype = column.values.dtype
-        if kind == "number" or isinstance(dtype, pd.CategoricalDtype):
-            continue
-        try:
-            n_values = pd.Series(column.values).nunique()
-        except TypeError:
-            continue  # unhashable, which is refused when categories are learned
-        n_rows = len(column.values)
-        if n_values > _columns.MANY_CATEGORIES and n_values > n_rows / 2:
-            warnings.warn(
-                f"Column {column.name!r} is taken as a category, and has {n_values} "
-                f"different values in {n_rows} rows. Little can be learned from it, "
-                "and other rows will have values that are not known. Convert it to a "
-                "number if it is one, such as a date, or drop it if it names rows.",
-                UserWarning,
-                stacklevel=2,
-            )
-
-
-def _give_hints(schema, arrays):
-    """Name columns that say nothing, or nothing that another one does not say."""
-    hints, same = [], {}
-    for column, array in zip(schema, arrays, strict=True):
-        known = (column.categories or ()) + column.pooled
-        if not known and column.low is None:
-            hints.append(f"{column.name!r} is missing in all rows")
-            continue
-        if column.low == column.high and len(known) < 2 and not column.has_gap:
-            hints.append(f"{column.name!r} has one value only")
-            continue
-        facts = (column.kind, column.categories, column.center, column.percentiles)
-        for name, other in same.setdefault(facts, []):
-            if pd.Series(array).equals(pd.Series(other)):
-                hints.append(f"{column.name!r} repeats {name!r}")
-                break
-        else:
-            same[facts].append((column.name, array))
-    if hints:
-        warnings.warn(
-            f"Some columns say nothing new: {'; '.join(hints[:5])}"
-            f"{' and others' if len(hints) > 5 else ''}. They do no harm, but consider "
-            "to drop them.",
-            UserWarning,
-            stacklevel=5,
-        )
 
 
 def _chosen_positions(choice, names, is_frame):

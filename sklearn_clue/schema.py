@@ -42,12 +42,6 @@ class ColumnSchema:
         How the column is encoded: a number by its standard score, a category by one
         indicator per known value.
 
-    span : tuple of (int, int)
-        First encoded position, and the one after the last.
-
-    dtype : dtype
-        The user's dtype (of numpy, pandas or polars), restored when decoding.
-
     categories : tuple, default=None
         The known values of a category, in the order of their indicators.
 
@@ -57,6 +51,12 @@ class ColumnSchema:
 
     has_gap : bool, default=False
         Whether values were missing in `fit`, so that there is an indicator of that.
+
+    span : tuple of (int, int)
+        First encoded position, and the one after the last.
+
+    dtype : dtype
+        The user's dtype (of numpy, pandas or polars), restored when decoding.
 
     center : float, default=None
         Of a number, which is encoded as `(value - center) / scale`.
@@ -143,11 +143,6 @@ class ColumnSchema:
         return len(self.categories or ()) or 1
 
     @property
-    def pooled_position(self):
-        """Encoded position that says that a value is rare, or None."""
-        return self.span[0] + len(self.categories) if self.pooled else None
-
-    @property
     def gap_position(self):
         """Encoded position that says that a value is missing, or None."""
         return self.span[1] - 1 if self.has_gap else None
@@ -224,13 +219,10 @@ class FeatureSchema:
     @property
     def described_index(self):
         """Encoded positions of rare and missing values, where no change leads."""
-        positions = [
-            position
-            for column in self
-            for position in (column.pooled_position, column.gap_position)
-            if position is not None
+        stretches = [
+            (column.span[0] + column.n_proposed, column.span[1]) for column in self
         ]
-        return np.array(positions, dtype=np.intp)
+        return np.array([p for span in stretches for p in range(*span)], dtype=np.intp)
 
     def column(self, name):
         """Look up a column by its name.

@@ -15,7 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from sklearn_clue import TabularEncoder
-from sklearn_clue.encoding import Strangers, as_float32
+from sklearn_clue._columns import Strangers
+from sklearn_clue.encoding import as_float32
 from sklearn_clue.schema import FeatureSchema
 
 

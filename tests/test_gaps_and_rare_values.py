@@ -136,6 +136,29 @@ def test_columns_that_say_nothing_new_are_named():
     assert_frame_equal(encoder.inverse_transform(encoded), X)
 
 
+@pytest.mark.parametrize(
+    "name, values, is_hinted",
+    [
+        ("pclass", [1, 2, 3], True),
+        ("job_code", [10, 47, 3, 8], True),
+        ("region id", [1, 2, 3], True),
+        ("paid", [1, 2, 3], False),
+        ("children", [0, 1, 2, 3], False),
+        ("pclass", list(range(20)), False),
+        ("pclass", [0, 1], False),
+        ("pclass", ["1", "2", "3"], False),
+    ],
+)
+def test_numbers_that_may_be_codes_are_named(name, values, is_hinted):
+    X = pd.DataFrame({name: np.resize(values, 40)})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        TabularEncoder().fit(X)
+    assert [f"{name!r} may be a code" in str(w.message) for w in caught] == (
+        [True] if is_hinted else []
+    )
+
+
 def test_tags_follow_the_setting():
     assert get_tags(TabularEncoder()).input_tags.allow_nan
     assert not get_tags(TabularEncoder(missing="refuse")).input_tags.allow_nan
@@ -177,7 +200,7 @@ def test_rare_values_are_pooled_in_long_columns_only():
     common = [f"c{i}" for i in range(30)] * 20
     few = _columns(common[:-1] + ["rare"] * 2)
     assert len(few.categories) == 30 and few.pooled == ("rare",)
-    assert few.pooled_position == 30 and few.span == (0, 31)
+    assert few.n_proposed == 30 and few.span == (0, 31)
     # With 30 values nobody is rare, however few rows there are.
     assert not _columns([f"c{i}" for i in range(29)] * 200 + ["rare"]).pooled
     # Three rows of 600 are 0.5 %.

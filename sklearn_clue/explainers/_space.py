@@ -15,12 +15,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_clue import _tables
-from sklearn_clue.encoding import (
-    Strangers,
-    TabularEncoder,
-    encode_quietly,
-    unfrozen,
-)
+from sklearn_clue._columns import Strangers
+from sklearn_clue.encoding import TabularEncoder, encode_quietly, unfrozen
 from sklearn_clue.exceptions import EncodingMismatchError
 from sklearn_clue.persistence import VersionedState
 from sklearn_clue.providers import names_after

@@ -8,6 +8,7 @@ from sklearn.base import OneToOneFeatureMixin, clone
 from sklearn.utils import check_array, check_random_state, get_tags
 
 from sklearn_clue import _tables
+from sklearn_clue._columns import Strangers
 from sklearn_clue._torch import even_points, make_generator, normal_noise
 from sklearn_clue._validation import (
     StrOptions,
@@ -19,7 +20,7 @@ from sklearn_clue._validation import (
     merge_repeated_rows,
     with_callbacks,
 )
-from sklearn_clue.encoding import Strangers, TabularEncoder, as_float32, unfrozen
+from sklearn_clue.encoding import TabularEncoder, as_float32, unfrozen
 from sklearn_clue.generative._base import COUNT, POSITIVE, BaseGenerative
 from sklearn_clue.generative._latent import (
     LatentModule,
@@ -478,7 +479,8 @@ class VAEACImputer(BaseGenerative):
         Returns
         -------
         proba : ndarray of shape (n_samples, n_categories)
-            In the order of `schema_.column(feature).categories`.
+            In the order of `schema_.column(feature).categories`; then, if rare values
+            were pooled, of all these together.
         """
         column, x, present = self._hide(X, feature)
         if column.kind != "category":

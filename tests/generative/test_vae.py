@@ -18,7 +18,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from sklearn_clue import TabularEncoder, VAEEncoder
+from sklearn_clue._torch import make_generator
 from sklearn_clue.generative import _base, _latent
+from sklearn_clue.generative._modules import FeatureGroup, MixedLikelihood
 
 TINY = {"hidden_layer_sizes": (12,), "max_iter": 4, "random_state": 0}
 
@@ -492,3 +494,56 @@ def test_divergence_is_reported():
     X = np.random.default_rng(0).normal(size=(200, 3))
     with pytest.raises(ValueError, match="Lower learning_rate"):
         VAEEncoder(2, (), learning_rate=1e6, random_state=0).fit(X)
+
+
+# Gaps
+
+
+def test_a_gapped_number_is_missing_or_gaussian():
+    likelihood = MixedLikelihood((FeatureGroup("gapped", 0, 2, True),), 0.5)
+    outputs = torch.tensor([[1.5, 0.3]])
+    gone = torch.tensor([[0.0, 1.0]])
+    there = torch.tensor([[1.0, 0.0]])
+    p = torch.tensor(0.3).sigmoid()
+    normal = torch.distributions.Normal(1.5, 0.5**0.5).log_prob(torch.tensor(1.0))
+    torch.testing.assert_close(
+        likelihood.log_prob(outputs, gone), torch.stack([0 * p, p.log()])[None]
+    )
+    torch.testing.assert_close(
+        likelihood.log_prob(outputs, there),
+        torch.stack([normal, (1 - p).log()])[None],
+    )
+    torch.testing.assert_close(likelihood.mean(outputs), torch.tensor([[1.5, p]]))
+    drawn = likelihood.sample(outputs.expand(4000, 2), make_generator(0))
+    is_gap = drawn[:, 1] == 1
+    assert abs(is_gap.float().mean() - p) < 0.03
+    assert (drawn[is_gap, 0] == 0).all()
+    assert abs(drawn[~is_gap, 0].mean() - 1.5) < 0.05
+    start = likelihood.outputs_for(torch.tensor([0.2, 0.25]))
+    torch.testing.assert_close(likelihood.mean(start), torch.tensor([0.2, 0.25]))
+
+
+def test_rows_with_gaps_are_rows():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"n": rng.normal(5, 2, 300), "c": rng.choice(["a", "b"], 300)})
+    X["n"] = X["n"].where(X["c"] == "a")  # missing wherever the category is b
+    X["d"] = X["c"]
+    settings = {"max_iter": 100, "learning_rate": 1e-2, "early_stopping": False}
+    vae = VAEEncoder(2, (20,), **settings, random_state=0).fit(X)
+    drawn = vae.sample(500, random_state=0)
+    assert abs(drawn["n"].isna().mean() - X["n"].isna().mean()) < 0.1
+    assert abs(drawn["n"].mean() - X["n"].mean()) < 0.5
+    rebuilt = vae.reconstruct(X)
+    assert (rebuilt["n"].isna() == X["n"].isna()).mean() > 0.95
+    # A gap has a probability and no density: the unit of the number plays no part.
+    scaled = clone(vae).fit(X.assign(n=1000 * X["n"]))
+    gone, there = X[X["n"].isna()][:5], X[X["n"].notna()][:5]
+    np.testing.assert_allclose(
+        vae.score_samples(gone),
+        scaled.score_samples(gone.assign(n=1000 * gone["n"])),
+        atol=0.05,
+    )
+    difference = vae.score_samples(there) - scaled.score_samples(
+        there.assign(n=1000 * there["n"])
+    )
+    np.testing.assert_allclose(difference, np.log(1000), atol=0.05)

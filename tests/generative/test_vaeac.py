@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from sklearn_clue import TabularEncoder, VAEACImputer
+from sklearn_clue._columns import Strangers
 from sklearn_clue.generative._latent import ModuleConfig, build
 from sklearn_clue.generative._modules import FeatureGroup
 from sklearn_clue.generative._vaeac import VAEAC
@@ -367,3 +368,30 @@ def test_number_moments_are_those_of_the_draws():
     np.testing.assert_array_equal(told, (mean, std))
     with pytest.raises(ValueError, match="'c' is a category"):
         imputer.number_moments(rows, "c")
+
+
+def test_encoded_gaps_are_not_observed():
+    """In a space with indicators, which explainers share with a predictor."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"n": rng.normal(size=80), "c": rng.choice(["a", "b"], 80)})
+    X.loc[::4, "n"] = np.nan
+    X.loc[1::4, "c"] = None
+    encoder = TabularEncoder().fit(X)
+    imputer = VAEACImputer(2, encoder=FrozenEstimator(encoder), **TINY).fit(X)
+    module = imputer.module_
+    x = torch.as_tensor(encoder.transform(X), dtype=module.dtype)
+    present = ~np.isnan(imputer.encoder_._encode(X, Strangers(), hide_gaps=True))
+    assert_array_equal(module.present(x), present)
+    # Nobody fills in a gap, and what a gap holds plays no part.
+    filled = module.impute(x, torch.ones_like(x))
+    assert (filled[:, encoder.schema_.described_index] == 0).all()
+    assert torch.equal(filled[present], x[present])
+    other = torch.where(torch.as_tensor(present), x, 7.0)
+    with torch.no_grad():
+        for row in (x, other):
+            mean, _ = module.posterior(row, torch.as_tensor(present).to(x))
+            torch.testing.assert_close(mean, module.posterior(x)[0])
+    for table in (imputer.transform(X), *imputer.sample(X, 3, random_state=0)):
+        assert not table.isna().any(axis=None)
+    # Of itself it has no use for indicators.
+    assert VAEACImputer(2, **TINY).fit(X).schema_.n_encoded == 3
