@@ -253,8 +253,8 @@ def kind_of(column):
         return "number"
     if is_object_dtype(dtype):
         found = inferred(column)
-        if found in _REFUSED_OBJECTS:
-            raise TypeError(_unsupported(column.name, _REFUSED_OBJECTS[found]))
+        if found == "decimal":
+            raise TypeError(_unsupported(column.name, "decimal.Decimal"))
         # Steps that handle numbers and text together, such as SimpleImputer, make
         # objects of both. scikit-learn reads such numbers as numbers.
         numbers = ("integer", "floating", "mixed-integer-float")
@@ -376,10 +376,12 @@ def assemble(columns, container, index=None):
         frame.columns = container.columns
         return frame
     if is_polars_df(container):
-        return type(container)([_polars_series(*column) for column in columns])
+        # By name, for polars replaces an empty one in a list.
+        return type(container)({c.name: _polars_series(*c) for c in columns})
     array = np.empty((len(columns[0].values), len(columns)), dtype=container.dtype)
     for position, column in enumerate(columns):
-        array[:, position] = _rounded(column.values, array.dtype.kind in "iub")
+        cells = _rounded(column.values, array.dtype.kind in "iub")
+        array[:, position] = _in_limits(cells, array.dtype)
     return array
 
 
@@ -420,16 +422,18 @@ def _pandas_cells(values, dtype, index):
     if (
         _is_numpy(dtype, "iuf") and values.dtype.kind in "iufb"
     ):  # most columns, and quickly made
-        return _rounded(values, dtype.kind != "f").astype(dtype)
+        return _in_limits(_rounded(values, dtype.kind != "f"), dtype).astype(dtype)
     is_whole = is_bool_dtype(dtype) or is_integer_dtype(dtype)
+    values = _in_limits(_rounded(values, is_whole), dtype)
     # A series, with the dtype said: pandas reads objects that are words as strings.
-    return pd.Series(_rounded(values, is_whole), index=index, dtype=dtype)
+    return pd.Series(values, index=index, dtype=dtype)
 
 
 def _polars_series(name, values, dtype):
     import polars as pl
 
     values = _rounded(values, dtype.is_integer() or dtype == pl.Boolean)
+    values = _in_limits(values, dtype)
     if values.dtype == object:  # of which polars reads lists only
         if not dtype.is_float():  # where NaN is a number
             values = np.where(pd.isna(values), None, values)
@@ -444,6 +448,23 @@ def _rounded(values, is_whole):
     if values.dtype == object and not pd.isna(values).any():
         values = pd.Series(values, dtype=object).infer_objects().to_numpy()
     return np.rint(values) if values.dtype.kind == "f" else values
+
+
+def _in_limits(values, dtype):
+    """Numbers that a dtype of whole ones can hold; a cast would wrap the others."""
+    try:  # "int8", "Int8" and "int8[pyarrow]" are one to numpy, polars and pandas
+        limits = np.iinfo(str(dtype).lower().partition("[")[0])
+    except (TypeError, ValueError):
+        return values
+    if values.dtype.kind == "f":
+        low, high = values.dtype.type(limits.min), values.dtype.type(limits.max)
+        if int(high) > limits.max:  # rounded up, beyond what the cast can take
+            high = np.nextafter(high, values.dtype.type(0))
+        return values.clip(low, high)
+    if values.dtype.kind in "iu":
+        own = np.iinfo(values.dtype)
+        return values.clip(max(limits.min, own.min), min(limits.max, own.max))
+    return values
 
 
 def bounds_within(low, high, dtype, is_whole):

@@ -1,6 +1,5 @@
 """Tables of every container: what is read is what can be written back."""
 
-from datetime import date, timedelta
 from decimal import Decimal
 
 import numpy as np
@@ -92,6 +91,36 @@ def test_floats_are_rounded_where_numbers_are_whole():
     assert _tables.with_columns(X, {0: new})[:, 0].tolist() == [False, True]
 
 
+@pytest.mark.parametrize(
+    "kind", ["int8", "uint8", "int64", "uint64", "Int16", "UInt64"]
+)
+@pytest.mark.parametrize("container", ["pandas", "polars", "numpy"])
+def test_numbers_beyond_a_dtype_become_its_limits(container, kind):
+    """A cast would wrap around, or raise in the middle of an explanation."""
+    limits = np.iinfo(kind.lower())
+    X = pd.DataFrame({"n": pd.array([1, 2, 3, 4], dtype=kind)})
+    if container == "polars":
+        X = pl.DataFrame({"n": [1, 2, 3, 4]}, schema={"n": getattr(pl, _polars(kind))})
+    elif container == "numpy":
+        X = np.arange(1, 5, dtype=kind.lower()).reshape(-1, 1)
+    for far in (np.array([-1e30, 1e30, 5.4, limits.max]), [-(10**9), 10**18, 5, 6]):
+        far = np.array(far)
+        (cells,) = _tables.arrays(_tables.with_columns(X, {0: far}))
+        cells = [int(cell) for cell in cells]
+        assert cells[0] == max(limits.min, int(far[0]))
+        assert 0 <= min(limits.max, int(far[1])) - cells[1] <= limits.max >> 52
+        assert cells[2] == 5 and limits.min <= cells[3] <= limits.max
+
+
+def _polars(kind):
+    return kind.replace("uint", "UInt").replace("int", "Int")
+
+
+def test_empty_names_are_kept():
+    X = pl.DataFrame({"a": [1.0], "": [2.0]})
+    assert _tables.with_columns(X, {0: np.array([3.0])}).columns == ["a", ""]
+
+
 def test_missing_cells_stay_what_they_were():
     for X in (
         pd.DataFrame({"n": pd.array([1, None], dtype="Int64"), "s": ["a", None]}),
@@ -139,15 +168,6 @@ class Table:
         (Table(), r"X is a Table.*X\.to_pandas\(\)"),
         (pd.DataFrame({"a": [Decimal(1), Decimal(2)]}), r"'a' .*Decimal.*\(float\)"),
         (pl.DataFrame({"a": [Decimal(1)]}), r"'a' .*Decimal.*\(float\)"),
-        *(
-            (pd.DataFrame({"a": pd.Series(values, dtype=object)}), message)
-            for values, message in [
-                ([date(2020, 1, day) for day in (1, 2)], "'a' .*datetime.*the days"),
-                ([timedelta(day) for day in (1, 2)], "'a' .*timedelta"),
-                ([pd.Period("2020"), pd.Period("2021")], "'a' .*period"),
-                ([1j, 2j], "'a' .*complex"),
-            ]
-        ),
     ],
 )
 def test_tables_that_are_refused(X, message):

@@ -1,0 +1,559 @@
+"""Tables, pipelines, models and constraints drawn from a seed, and what must hold.
+
+`draw(seed)` gives the same `Case` on any machine, and `check(case)` holds its
+explanation to what the package promises. To repeat a failure, in this folder:
+
+>>> import drawn  # doctest: +SKIP
+>>> drawn.check(drawn.draw(17))  # doctest: +SKIP
+"""
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import entr
+from sklearn.base import BaseEstimator, clone
+from sklearn.decomposition import PCA
+from sklearn.feature_selection import SelectKBest, VarianceThreshold
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    PolynomialFeatures,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+from torch.distributions import Normal
+
+from sklearn_clue import (
+    CLUEExplainer,
+    DeepEnsembleClassifier,
+    DeepEnsembleRegressor,
+    LocalSensitivityExplainer,
+    TabularEncoder,
+    VAEEncoder,
+)
+
+N_EXPLAINED = 4
+
+# Rows with gaps are drawn once all explainers take them.
+GAPS = False
+
+
+@dataclass
+class Case:
+    """One drawn situation."""
+
+    seed: int
+    X: Any  # in the container of the user
+    y: np.ndarray
+    frame: pd.DataFrame  # the same as X, as a frame of pandas
+    explainer: BaseEstimator
+    container: str
+    constraints: dict = field(default_factory=dict)
+
+    def __str__(self):
+        dtypes = ", ".join(f"{n!r}: {d}" for n, d in self.frame.dtypes.items())
+        return (
+            f"seed {self.seed}: {self.container} of {len(self.frame)} rows with "
+            f"{{{dtypes}}}, explained by {self.explainer!r}"
+        )
+
+
+# Tables -----------------------------------------------------------------------------
+
+
+def _numbers(rng, n_rows):
+    """A column of numbers of some distribution, some of them on atoms."""
+    values = {
+        0: lambda: rng.normal(size=n_rows),
+        1: lambda: rng.exponential(size=n_rows),
+        2: lambda: rng.uniform(-1, 1, n_rows),
+        3: lambda: rng.standard_cauchy(n_rows).clip(-50, 50),
+    }[rng.integers(4)]()
+    values = values * 10.0 ** rng.integers(-3, 5) + rng.choice([0, 0, 1, -1000])
+    if rng.random() < 0.3:  # atoms: the same number in many rows
+        values[rng.random(n_rows) < 0.4] = rng.choice([0.0, values[0]])
+    if rng.random() < 0.3:
+        values = values.round(rng.integers(0, 3))
+    return values
+
+
+def _integers(rng, n_rows, dtype):
+    limits = np.iinfo(dtype)
+    low = max(limits.min, -(10 ** rng.integers(1, 6)))
+    high = min(limits.max, 10 ** rng.integers(1, 6))
+    if rng.random() < 0.2:
+        low, high = limits.max - 20, limits.max
+    return rng.integers(low, high, n_rows, dtype=dtype, endpoint=True)
+
+
+NUMBERS = ["float64", "float64", "float32", "int64", "int8", "uint8", "int16", "uint64"]
+NULLABLE = ["Int64", "Int8", "UInt16", "Float64", "Float32"]
+WORDS = ["object", "string", "category", "ordered", "bool", "boolean"]
+
+
+def _column(rng, n_rows, kind):
+    if kind in NUMBERS + NULLABLE:
+        plain = kind.lower()
+        if "float" in plain:
+            values = _numbers(rng, n_rows).astype(plain)
+        else:
+            values = _integers(rng, n_rows, plain)
+        return pd.array(values, dtype=kind) if kind in NULLABLE else values
+    if kind in ("bool", "boolean"):
+        values = rng.random(n_rows) < 0.4
+        return pd.array(values, dtype="boolean") if kind == "boolean" else values
+    words = np.array(["red", "", "grün", "a,b", "0", "None"], dtype=object)
+    words = rng.permutation(words)[: rng.integers(2, 6)]
+    values = rng.choice(words, n_rows)
+    if kind == "object":
+        return values
+    if kind == "string":
+        return pd.array(values, dtype="string")
+    return pd.Categorical(values, words, ordered=kind == "ordered")
+
+
+NAMES = ["age", "income in €", "x0", "x1", "0", "", "a__b", "Größe", "<b>"]
+
+
+def _index(rng, n_rows):
+    return {
+        0: lambda: pd.RangeIndex(n_rows),
+        1: lambda: pd.Index([f"r{i}" for i in range(n_rows)]),
+        2: lambda: pd.Index(rng.integers(0, 5, n_rows)),  # with repetitions
+        3: lambda: pd.date_range("2020", periods=n_rows),
+        4: lambda: pd.MultiIndex.from_arrays(
+            [rng.integers(0, 3, n_rows), range(n_rows)]
+        ),
+    }[rng.integers(5)]()
+
+
+def _table(rng, container, only_numbers):
+    n_rows, n_columns = rng.integers(25, 50), rng.integers(2, 6)
+    if container == "numpy":
+        dtype = rng.choice(["float64", "float32", "int64", "int16"])
+        values = [_column(rng, n_rows, dtype) for _ in range(n_columns)]
+        return pd.DataFrame(dict(enumerate(values))).add_prefix("x").astype(dtype)
+    kinds = NUMBERS + (NULLABLE if container == "pandas" else [])
+    if not only_numbers:
+        kinds = kinds + (WORDS if container == "pandas" else ["object", "bool"]) * 2
+    frame = pd.DataFrame(
+        {
+            j: pd.Series(_column(rng, n_rows, rng.choice(kinds)))
+            for j in range(n_columns)
+        }
+    )
+    frame.columns = rng.permutation(NAMES)[:n_columns].tolist()
+    if container == "pandas":
+        frame.index = _index(rng, n_rows)
+    return frame
+
+
+def in_container(frame, container):
+    """The same rows as another table."""
+    if container == "numpy":
+        return frame.to_numpy()
+    if container == "polars":
+        import polars as pl
+
+        return pl.DataFrame(
+            {
+                name: cells.to_numpy() if cells.dtype.kind in "iufb" else cells.tolist()
+                for name, cells in frame.items()
+            }
+        )
+    return frame
+
+
+# Models -----------------------------------------------------------------------------
+
+
+class Plane:
+    """A LatentModel: rows of a plane, by their whitened principal components."""
+
+    def __init__(self, center, axes):
+        self.center, self.axes = torch.as_tensor(center), torch.as_tensor(axes)
+
+    def encode(self, x):
+        z = (x - self.center) @ torch.linalg.pinv(self.axes)
+        return Normal(z, torch.ones_like(z))
+
+    def decode(self, z):
+        return self.center + z @ self.axes
+
+
+class PCAGenerator(BaseEstimator):
+    """The cheapest generator there is: a few principal components."""
+
+    def fit(self, X, y=None):
+        """Learn from encoded rows."""
+        X = np.asarray(X, dtype=float)
+        self.pca_ = PCA(min(3, X.shape[1])).fit(X)
+        return self
+
+    def latent_model(self):
+        """Give what was learned."""
+        spread = np.sqrt(self.pca_.explained_variance_)[:, None] + 1e-9
+        return Plane(self.pca_.mean_, spread * self.pca_.components_)
+
+
+def _steps(rng):
+    """Transformers of numbers that can be undone, to some precision at least."""
+    choice = [
+        StandardScaler(),
+        StandardScaler(with_mean=False),
+        MinMaxScaler(),
+        RobustScaler(),
+        MaxAbsScaler(),
+        SimpleImputer(),
+        FunctionTransformer(np.arcsinh, np.sinh, check_inverse=False),
+        QuantileTransformer(n_quantiles=9),
+        PCA(),
+    ]
+    return [choice[i] for i in rng.permutation(len(choice))[: rng.integers(0, 3)]]
+
+
+def one_way_steps():
+    """Transformers that lose something for good."""
+    return [
+        FunctionTransformer(np.arctan),
+        FunctionTransformer(np.abs),
+        PolynomialFeatures(2),
+        SelectKBest(k=1),
+        VarianceThreshold(1e-3),
+        PCA(1),
+    ]
+
+
+def _model(rng, only_numbers, is_classification, steps):
+    seed = int(rng.integers(1000))
+    kind = rng.integers(3)
+    settings = {"hidden_layer_sizes": (4,), "random_state": seed}
+    if kind == 0 and not steps:  # has an encoder of its own
+        ensemble = (
+            DeepEnsembleClassifier if is_classification else DeepEnsembleRegressor
+        )
+        return ensemble(**settings, n_members=2, max_iter=2, learning_rate=0.05)
+    if is_classification:
+        model = (
+            LogisticRegression() if kind < 2 else MLPClassifier(**settings, max_iter=3)
+        )
+    else:
+        model = MLPRegressor(**settings, max_iter=3)
+    encoder = [] if only_numbers and rng.random() < 0.5 else [TabularEncoder()]
+    parts = [*(clone(step) for step in steps), *encoder, model]
+    model = make_pipeline(*parts) if len(parts) > 1 else model
+    if not is_classification:
+        other = clone(model)
+        return [model, _reseeded(other, seed + 1)]
+    return model
+
+
+def _reseeded(model, seed):
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    last.set_params(random_state=seed)
+    return model
+
+
+def _target(rng, frame, is_classification):
+    score = rng.normal(size=len(frame))
+    for _, cells in frame.items():
+        codes = pd.factorize(cells)[0] if cells.dtype.kind not in "iuf" else cells
+        codes = np.asarray(codes, dtype=float)
+        score += rng.normal() * (codes - codes.mean()) / (codes.std() + 1e-9)
+    if not is_classification:
+        return score * 10.0 ** rng.integers(-2, 4) + rng.choice([0, 50])
+    n_classes = rng.integers(2, 4)
+    codes = np.searchsorted(
+        np.quantile(score, np.arange(1, n_classes) / n_classes), score
+    )
+    labels = [np.array(["no", "yes", "perhaps"]), np.array([0, 1, 7]), None][
+        rng.integers(3)
+    ]
+    if labels is None:
+        return codes > 0
+    return labels[codes]
+
+
+def _constraints(rng, frame):
+    """Columns that must stay, and ranges, some of which the rows are not in."""
+    names = list(frame.columns)
+    immutable, ranges = [], {}
+    if rng.random() < 0.5:
+        return {}
+    for name in names:
+        cells = frame[name]
+        chance = rng.random()
+        if chance < 0.25:
+            immutable.append(name)
+        elif chance < 0.6 and cells.dtype.kind in "iuf":
+            cells = cells.astype(float)
+            low, high = sorted(np.quantile(cells, rng.random(2)).tolist())
+            if frame[name].dtype.kind != "f":
+                low, high = np.floor(low), np.ceil(high)
+            ranges[name] = [
+                (low, high),
+                (None, high),
+                (low, None),
+                (low, np.inf),
+                "increase",
+                "decrease",
+            ][rng.integers(6)]
+    found = {"immutable_features": immutable or None, "feature_ranges": ranges or None}
+    return {name: value for name, value in found.items() if value}
+
+
+def draw(seed, *, one_way=False):
+    """Draw a case.
+
+    Parameters
+    ----------
+    seed : int
+        Decides about everything.
+
+    one_way : bool, default=False
+        Whether the pipeline holds a step that cannot be undone.
+
+    Returns
+    -------
+    case : Case
+        The case, unfitted.
+    """
+    rng = np.random.default_rng([seed, one_way])
+    container = rng.choice(["pandas", "pandas", "polars", "numpy"])
+    steps = _steps(rng)
+    if one_way:
+        lossy = one_way_steps()
+        steps.insert(rng.integers(len(steps) + 1), lossy[rng.integers(len(lossy))])
+    only_numbers = container == "numpy" or bool(steps) or rng.random() < 0.3
+    frame = _table(rng, container, only_numbers)
+    is_classification = rng.random() < 0.7
+    y = _target(rng, frame, is_classification)
+    # Where columns are mixed, constraints on single ones are refused.
+    is_mixed = any(isinstance(step, PCA | PolynomialFeatures) for step in steps)
+    constraints = {} if is_mixed else _constraints(rng, frame)
+    settings = {
+        "uncertainty": rng.choice(["total", "total", "aleatoric", "epistemic"]).item(),
+        "batch_size": int(rng.integers(1, 9)),
+        **constraints,
+    }
+    model = _model(rng, only_numbers, is_classification, steps)
+    if rng.random() < 0.25:
+        explainer = LocalSensitivityExplainer(
+            model, step_size=float(rng.choice([0.1, 1.0])), **settings
+        )
+    else:
+        vae = VAEEncoder(2, (4,), max_iter=1)
+        explainer = CLUEExplainer(
+            model,
+            vae if rng.random() < 0.3 else PCAGenerator(),
+            distance_weight=float(rng.choice([0.1, 1.0, 5.0])),
+            max_iter=6,
+            n_explanations=int(rng.integers(1, 3)),
+            random_state=seed,
+            **settings,
+        )
+    X = in_container(frame, container)
+    return Case(seed, X, y, frame, explainer, container, constraints)
+
+
+# Promises ---------------------------------------------------------------------------
+
+
+def take(X, rows):
+    return X.iloc[rows] if isinstance(X, pd.DataFrame) else X[rows]
+
+
+def as_frame(X):
+    """Any table as objects of pandas, cell by cell."""
+    if isinstance(X, pd.DataFrame):
+        cells = [X.iloc[:, j].tolist() for j in range(X.shape[1])]
+    elif isinstance(X, np.ndarray):
+        cells = [X[:, j].tolist() for j in range(X.shape[1])]
+    else:
+        cells = [series.to_list() for series in X.iter_columns()]
+    return pd.DataFrame({j: pd.Series(c, dtype=object) for j, c in enumerate(cells)})
+
+
+def check(case):
+    """Fit, explain, and hold the explanation to what is promised.
+
+    Returns
+    -------
+    note : str or None
+        What the explanation says about units, if rows are not the user's own.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        explainer = case.explainer.fit(case.X, case.y)
+        rows = np.random.default_rng(case.seed).permutation(len(case.frame))
+        rows = rows[:N_EXPLAINED]
+        given = take(case.X, rows)
+        explanation = explainer.explain(given)
+        if explanation.note is not None:  # the predictor's rows, not the user's
+            return explanation.note
+        check_rows(case, given, explanation)
+        check_constraints(case, given, explanation)
+        check_answers(case, given, explanation)
+        check_order_and_batch(case, given, explanation)
+        check_containers(case, rows, explanation)
+    return None
+
+
+def check_rows(case, given, explanation):
+    """Rows that are shown are the user's; those found could stand in the table."""
+    found = explanation.counterfactuals
+    assert type(found) is type(given)
+    if isinstance(given, np.ndarray):
+        assert found.dtype == given.dtype and found.shape == given.shape
+    elif isinstance(given, pd.DataFrame):
+        assert found.columns.equals(given.columns)
+        assert found.index.equals(given.index)
+        assert list(found.dtypes) == list(given.dtypes)
+    else:
+        assert found.schema == given.schema and found.shape == given.shape
+    old, shown, new = (as_frame(X) for X in (given, explanation.X, found))
+    assert identical(old, shown).all()
+    assert not pd.isna(new).to_numpy().any()
+    everything = as_frame(case.X)
+    for j in new:
+        kind = case.frame.dtypes.iloc[j].kind
+        if kind in "iuf":
+            numbers = np.array(new[j].tolist(), dtype=float)
+            assert np.isfinite(numbers).all()
+        else:
+            values = case.frame.iloc[:, j]
+            known = set(everything[j])
+            if isinstance(values.dtype, pd.CategoricalDtype):
+                known |= set(values.cat.categories)
+            if values.dtype.kind == "b" or values.dtype == "boolean":
+                known |= {False, True}
+            assert set(new[j]) <= known
+    # A column whose encoded cells did not move is the same to the last bit.
+    schema = explanation.schema
+    if len(schema) == new.shape[1] and schema.n_encoded == explanation.encoded.shape[1]:
+        moved = explanation.encoded != explanation.encoded_counterfactuals
+        for j, column in enumerate(schema):
+            still = ~moved[:, column.block].any(axis=1)
+            if not isinstance(case.explainer.estimator, list) and not _mixes(case):
+                assert identical(old, new)[still, j].all(), f"column {j} rounded"
+
+
+def _mixes(case):
+    text = repr(case.explainer)
+    return "PCA()" in text or "QuantileTransformer" in text
+
+
+def identical(old, new):
+    """Which cells of two frames of objects are equal to the last bit."""
+    same = np.empty(old.shape, dtype=bool)
+    for j in range(old.shape[1]):
+        pairs = zip(old.iloc[:, j], new.iloc[:, j], strict=True)
+        same[:, j] = [repr(a) == repr(b) for a, b in pairs]
+    return same
+
+
+def check_constraints(case, given, explanation):
+    """To the last bit, in the user's units."""
+    old, new = as_frame(given), as_frame(explanation.counterfactuals)
+    names = list(case.frame.columns)
+    for name in case.constraints.get("immutable_features", ()):
+        j = names.index(name)
+        assert identical(old, new)[:, j].all(), f"{name!r} moved"
+    for name, allowed in case.constraints.get("feature_ranges", {}).items():
+        j = names.index(name)
+        for before, after in zip(old[j], new[j], strict=True):
+            if allowed == "increase":
+                assert after >= before, f"{name!r} fell"
+            elif allowed == "decrease":
+                assert after <= before, f"{name!r} rose"
+            else:
+                low, high = allowed
+                assert low is None or after >= low, f"{name!r} = {after} < {low}"
+                assert high is None or after <= high, f"{name!r} = {after} > {high}"
+
+
+def check_answers(case, given, explanation):
+    """What is said about rows is what the model itself says about them."""
+    explainer, found = case.explainer, explanation.counterfactuals
+    for rows, parts, prediction in (
+        (given, explanation.uncertainty_before, explanation.prediction_before),
+        (found, explanation.uncertainty_after, explanation.prediction_after),
+    ):
+        said = explainer.predict_uncertainty(rows)
+        for part, known in zip(parts, said, strict=True):
+            np.testing.assert_allclose(part, known, rtol=1e-9, atol=1e-12)
+        models = explainer.estimator_
+        if isinstance(models, list):
+            means = np.array([model.predict(rows) for model in models])
+            tolerance = {"rtol": 1e-6, "atol": 1e-6 * (np.abs(means).max() + 1e-12)}
+            np.testing.assert_allclose(prediction, means.mean(0), **tolerance)
+            np.testing.assert_allclose(parts.total, means.std(0), **tolerance)
+            continue
+        own = models.predict(rows)
+        if not explanation.is_classification:
+            np.testing.assert_allclose(prediction, own, rtol=1e-5, atol=1e-8)
+            continue
+        proba = models.predict_proba(rows)
+        np.testing.assert_allclose(
+            parts.total, entr(proba).sum(1), rtol=1e-5, atol=1e-6
+        )
+        ordered = np.sort(proba, axis=1)
+        is_tie = ordered[:, -1] - ordered[:, -2] < 1e-5
+        assert ((prediction == own) | is_tie).all()
+
+
+def assert_alike(one, other, case):
+    """The same explanations, in whatever containers.
+
+    Cells are equal to the last bit, but for what steps before the model make of them:
+    numpy's functions round by the place in an array, and scikit-learn reads frames of
+    pandas and polars in different precision.
+    """
+    tables = [as_frame(e.counterfactuals) for e in (one, other)]
+    has_steps = "Pipeline" in repr(case.explainer)
+    same = identical(*tables)
+    for j, dtype in enumerate(case.frame.dtypes):
+        if dtype.kind not in "iuf" or not has_steps:
+            assert same[:, j].all(), f"column {j}: {[t[j].tolist() for t in tables]}"
+            continue
+        numbers = [np.array(table[j].tolist(), dtype=float) for table in tables]
+        span = np.abs(case.frame.iloc[:, j].astype(float)).max()
+        digits = 1e-5 if "float32" in map(str, case.frame.dtypes) else 1e-9
+        np.testing.assert_allclose(*numbers, rtol=0, atol=digits * span)
+    for a, b in (
+        (one.distance, other.distance),
+        (one.uncertainty_after.total, other.uncertainty_after.total),
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-4 if has_steps else 1e-12, atol=1e-7)
+
+
+def check_order_and_batch(case, given, explanation):
+    """A row gets its explanation, whoever is explained with it."""
+    backwards = np.arange(N_EXPLAINED)[::-1]
+    other = clone(case.explainer).set_params(batch_size=2)
+    vars(other).update(
+        {k: v for k, v in vars(case.explainer).items() if k != "batch_size"}
+    )
+    turned = other.explain(take(given, backwards))
+    assert_alike(turned[backwards], explanation, case)
+
+
+def check_containers(case, rows, explanation):
+    """Polars says what pandas says, whichever was fitted."""
+    if case.container == "numpy":
+        return
+    if not all(isinstance(d, np.dtype) for d in case.frame.dtypes):
+        return  # dtypes that polars does not have
+    other = "polars" if case.container == "pandas" else "pandas"
+    again = case.explainer.explain(take(in_container(case.frame, other), rows))
+    assert_alike(again, explanation, case)
