@@ -35,7 +35,8 @@ from sklearn.linear_model import (
     RidgeClassifier,
 )
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -55,6 +56,7 @@ from sklearn_clue.providers import (
     as_provider,
     as_table_provider,
     check_model,
+    decide,
     labels_of,
     read_task,
     unseen_uncertainty,
@@ -133,6 +135,7 @@ def test_classifiers(name):
     assert_allclose(parts.total, entropy(proba), atol=1e-12)
     assert_allclose(parts.total, parts.aleatoric + parts.epistemic, atol=1e-12)
     assert (parts.epistemic.max() > 1e-3) == (name in DRAWS)
+    assert provider.has_epistemic == (name in DRAWS)
 
 
 REGRESSORS = {
@@ -164,6 +167,7 @@ def test_regressors(name):
     assert_allclose(mean[:, 0], model.predict(NEW), rtol=1e-9)
     assert_allclose(parts.total**2, parts.aleatoric**2 + parts.epistemic**2)
     assert (parts.total > 0).all()
+    assert provider.has_epistemic == (parts.epistemic > 0).all()
 
 
 # Known answers -----------------------------------------------------------------------
@@ -349,6 +353,15 @@ def test_bagging_learns_its_noise_from_rows_left_out():
     held_out = provider.out_of_bag(rows, y)
     assert_allclose(held_out.aleatoric, 0.7, rtol=0.05)
     assert not provider.learn(rows[:100], y[:100])
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.8])
+def test_thresholds_of_decisions_are_the_models_own(threshold):
+    y = X[:, 0] + RNG.normal(size=150) > 0
+    model = FixedThresholdClassifier(KNeighborsClassifier(10), threshold=threshold)
+    provider = as_provider(model.fit(X, y))
+    _, proba = provider.uncertainty_of_rows(NEW)
+    assert_array_equal(decide(provider, proba), model.predict(NEW))
 
 
 # Tables ------------------------------------------------------------------------------
@@ -553,6 +566,7 @@ def test_forests_take_sparse_and_missing_values():
     [
         (RidgeClassifier(), "RidgeClassifier has no predict_proba.*Calibrate it"),
         (SVC(), "SVC has no predict_proba"),
+        (OneVsRestClassifier(LinearSVC()), "OneVsRestClassifier has no"),
         (make_pipeline(StandardScaler(), LinearSVC()), "LinearSVC has no"),
         (BaggingClassifier(LinearSVC()), "LinearSVC has no predict_proba"),
         ([GaussianNB(), RidgeClassifier()], "RidgeClassifier has no predict_proba"),

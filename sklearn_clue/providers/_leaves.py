@@ -75,13 +75,16 @@ class Leaves:
             _read_nodes(member, X, targets, is_classification) for member in members
         ]
 
-    def judge(self, X, is_asked=None):
+    def judge(self, X, leaves, is_asked=None):
         """Tell the spread of the targets at rows, and how much of it is noise.
 
         Parameters
         ----------
         X : ndarray of shape (n_rows, n_features)
             The rows.
+
+        leaves : ndarray of shape (n_trees, n_rows)
+            The leaf of each tree that a row falls into, as `leaves_of` tells.
 
         is_asked : ndarray of shape (n_trees, n_rows) of bool or None, default=None
             Which tree answers about which row; None for all. Some tree must answer
@@ -101,13 +104,17 @@ class Leaves:
             weights = np.ones((len(self.members), len(X[rows])))
             if is_asked is not None:
                 weights = is_asked[:, rows].astype(np.float64)
-            total[rows], aleatoric[rows] = self._judge(X[rows], weights)
+            total[rows], aleatoric[rows] = self._judge(
+                X[rows], leaves[:, rows], weights
+            )
         return total, aleatoric
 
-    def _judge(self, X, weights):
+    def _judge(self, X, leaves, weights):
         answers = [
-            _ask(member, nodes, X)
-            for member, nodes in zip(self.members, self.nodes, strict=True)
+            _ask(nodes, _columns_of(X, member.columns), leaf)
+            for member, nodes, leaf in zip(
+                self.members, self.nodes, leaves, strict=True
+            )
         ]
         means, spreads, aleatoric = map(np.stack, zip(*answers, strict=True))
         weights = weights / weights.sum(0)
@@ -121,6 +128,17 @@ class Leaves:
         # A leaf's variance is divided by one less than its rows, and may exceed that
         # of all leaves together by a little.
         return total, np.minimum(aleatoric, total)
+
+
+def leaves_of(members, X):
+    """The leaves that rows fall into: (n_trees, n_rows)."""
+    X = np.asarray(X, dtype=np.float32)
+    return np.stack(
+        [
+            member.tree.apply(np.ascontiguousarray(_columns_of(X, member.columns)))
+            for member in members
+        ]
+    )
 
 
 def is_grown_on(member, X):
@@ -207,10 +225,9 @@ def _nearest_ancestor(is_wanted, parent):
         ancestor = further
 
 
-def _ask(member, nodes, X):
+def _ask(nodes, X, leaf):
     """Mean, spread, and spread within leaves, at the node that a tree trusts."""
-    X = _columns_of(X, member.columns)
-    start = nodes.trusted[member.tree.apply(X)]
+    start = nodes.trusted[leaf]
     node = start.copy()
     outside = np.arange(len(X))
     while len(outside):

@@ -285,10 +285,13 @@ def _has_probabilities(model):
         return False
     if hasattr(model, "predict_proba"):
         return True
+    if getattr(model, "voting", None) == "hard":
+        return False
     # Some that hold others can tell only after the fit.
-    holds_others = hasattr(model, "estimators") or hasattr(model, "estimator")
-    is_hard = getattr(model, "voting", None) == "hard"
-    return holds_others and not is_hard and hasattr(type(model), "predict_proba")
+    inner = getattr(model, "estimator", None)
+    if inner is not None and predicts_classes(inner):
+        return _has_probabilities(inner)
+    return hasattr(model, "estimators") and hasattr(type(model), "predict_proba")
 
 
 def _returns_std(model):

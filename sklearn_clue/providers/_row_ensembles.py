@@ -4,7 +4,13 @@ import numpy as np
 from scipy.special import entr
 from sklearn.utils import check_array
 
-from sklearn_clue.providers._leaves import Leaves, TreeMember, is_grown_on, unseen_rows
+from sklearn_clue.providers._leaves import (
+    Leaves,
+    TreeMember,
+    is_grown_on,
+    leaves_of,
+    unseen_rows,
+)
 from sklearn_clue.providers._rows import (
     RowsProvider,
     as_columns,
@@ -16,7 +22,6 @@ from sklearn_clue.uncertainty import (
     Uncertainty,
     decompose_entropy,
     decompose_variance,
-    forest_draws,
 )
 
 
@@ -53,6 +58,7 @@ class MembersRows(RowsProvider):
         self.members = members
         self.positions = positions
         self.n_classes = n_classes
+        self.has_epistemic = len(members) > 1 or members[0].has_epistemic
         weights = np.ones(len(members)) if weights is None else weights
         self.weights = np.asarray(weights, dtype=np.float64)
         if not self.is_classification:
@@ -198,38 +204,31 @@ class TreesRows(RowsProvider):
         self.leaves = None
 
     def _answer(self, X):
-        if self.is_classification:
-            prediction = self.model.predict_proba(X)
-        else:
-            prediction = as_columns(self.model.predict(X))
-        if self.leaves is None:
-            return self._grown(X), prediction
-        return self._as_parts(*self.leaves.judge(as_numbers(X))), prediction
-
-    def _grown(self, X):
-        """What trees say by the rows that they were grown on."""
+        rows = as_numbers(X)
         if hasattr(self.model, "apply"):
-            draws = forest_draws(self.model, X)
+            leaves = self.model.apply(X).T  # which compares the names of the columns
         else:
-            draws = self._bagged_draws(as_numbers(X))
+            leaves = leaves_of(self.members, rows)
+        # Summed in the order of the trees: those of a forest that works in parallel
+        # are added up as they come, and the last digits differ from call to call.
+        mean = self._at_leaves(leaves, _node_mean).mean(0)
+        if self.leaves is not None:
+            return self._as_parts(*self.leaves.judge(rows, leaves)), mean
+        draws = self._at_leaves(leaves, _node_mean)
         if self.is_classification:
-            return decompose_entropy(draws)
-        return Uncertainty(*map(length, decompose_variance(*draws)))
+            return decompose_entropy(draws), mean
+        std = np.sqrt(self._at_leaves(leaves, _node_variance))
+        return Uncertainty(*map(length, decompose_variance(draws, std))), mean
 
-    def _bagged_draws(self, X):
-        """As `forest_draws`, for trees that see some of the columns each."""
-        rows = [X if m.columns is None else X[:, m.columns] for m in self.members]
-        pairs = list(zip((m.tree for m in self.members), rows, strict=True))
-        if not self.is_classification:
-            mean = np.stack([as_columns(tree.predict(x)) for tree, x in pairs])
-            variance = [_leaf_variance(tree)[tree.apply(x)] for tree, x in pairs]
-            std = np.sqrt(np.clip(variance, 0, None))[:, :, None]
-            return mean, np.repeat(std, mean.shape[2], axis=2)
-        draws = np.zeros((len(pairs), len(X), len(self.model.classes_)))
-        for slab, (tree, x) in zip(draws, pairs, strict=True):
-            # Trees were grown on codes of the classes, and may lack some of them.
-            slab[:, tree.classes_.astype(np.intp)] = tree.predict_proba(x)
-        return draws
+    def _at_leaves(self, leaves, read):
+        """What trees keep about leaves: (n_trees, n_rows, n_columns)."""
+        n_classes = len(self.model.classes_) if self.is_classification else None
+        return np.stack(
+            [
+                read(member.tree, n_classes)[leaf]
+                for member, leaf in zip(self.members, leaves, strict=True)
+            ]
+        )
 
     def _as_parts(self, total, aleatoric):
         if self.is_classification:
@@ -264,13 +263,28 @@ class TreesRows(RowsProvider):
         rows = np.flatnonzero(is_new.any(0))
         if not len(rows):
             return None
-        return self._as_parts(*self.leaves.judge(X[rows], is_new[:, rows]))
+        X = X[rows]
+        leaves = leaves_of(self.members, X)
+        return self._as_parts(*self.leaves.judge(X, leaves, is_new[:, rows]))
 
 
-def _leaf_variance(tree):
-    """Variance of the targets in each node, where the tree was grown by squares."""
+def _node_mean(tree, n_classes):
+    """Class probabilities or means of the nodes of a tree, as it has learned them."""
+    value = tree.tree_.value
+    if n_classes is None:
+        return value[:, :, 0]
+    proba = np.zeros((len(value), n_classes))
+    # Trees are grown on codes of the classes, and a sample may lack some of them.
+    codes = tree.classes_.astype(np.intp)
+    proba[:, codes] = value[:, 0] / value[:, 0].sum(1, keepdims=True)
+    return proba
+
+
+def _node_variance(tree, n_classes):
+    """Variances of the targets, where the tree was grown by squares; else zero."""
     is_square = tree.criterion in ("squared_error", "friedman_mse")
-    return tree.tree_.impurity * is_square
+    variance = (is_square * tree.tree_.impurity).clip(min=0)
+    return np.repeat(variance[:, None], tree.tree_.n_outputs, axis=1)
 
 
 def tree_members(model):
