@@ -418,6 +418,10 @@ def test_models_with_gradients_can_be_asked_about_tables():
     piped = make_pipeline(FunctionTransformer(), model)
     told, _ = as_table_provider(piped).uncertainty_of_rows(data)
     assert_allclose(told.total, parts.total)
+    # A scaler works on the table, and not on what the network's own encoder makes.
+    scaled = make_pipeline(StandardScaler(), model).fit(X, LABELS)
+    _, proba = as_provider(scaled).uncertainty_of_rows(NEW)
+    assert_allclose(proba, scaled.predict_proba(NEW), atol=1e-6)
 
 
 def test_tensors_of_numbers_are_rows_as_well():
