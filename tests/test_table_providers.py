@@ -516,6 +516,27 @@ def test_without_its_rows_a_forest_of_pure_leaves_knows_no_noise(toy):
     assert_array_equal(told.total, parts.total)
 
 
+@pytest.mark.parametrize("is_list", [False, True])
+def test_forests_of_an_ensemble_look_at_their_rows(toy, is_list):
+    labels = np.where(toy.target, "kept", "sent back")
+    members = [
+        encoded(RandomForestClassifier(20, random_state=seed)) for seed in range(2)
+    ]
+    if is_list:
+        model = [member.fit(toy.data, labels) for member in members]
+    else:
+        model = VotingClassifier(list(zip("ab", members, strict=True)), voting="soft")
+        model.fit(toy.data, labels)
+    provider = as_provider(model)
+    before, proba = provider.uncertainty_of_rows(toy.data)
+    assert before.aleatoric.max() < 1e-12
+    assert provider.learn(toy.data, labels)
+    after, same = provider.uncertainty_of_rows(toy.data)
+    assert_array_equal(same, proba)
+    assert np.corrcoef(after.aleatoric, toy.aleatoric(toy.data))[0, 1] > 0.8
+    assert_allclose(after.total, after.aleatoric + after.epistemic)
+
+
 def test_trees_that_have_seen_all_rows_are_judged_by_them(toy):
     pipeline = encoded(ExtraTreesClassifier(50, random_state=0))
     provider = as_provider(pipeline.fit(toy.data, toy.target))

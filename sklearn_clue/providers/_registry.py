@@ -507,6 +507,7 @@ def _of_voting(ensemble, n_classes):
         members,
         type(ensemble).__name__,
         weights=weights,
+        codes_of=getattr(ensemble, "classes_", None),
         feature_names=feature_names_of(ensemble),
     )
 

@@ -42,6 +42,10 @@ class MembersRows(RowsProvider):
 
     weights : array-like of shape (n_members,) or None, default=None
         How much each member counts; None for the same.
+
+    codes_of : ndarray of shape (n_classes,) or None, default=None
+        The labels whose codes the members were fitted on; None if they were fitted on
+        labels.
     """
 
     def __init__(
@@ -52,12 +56,14 @@ class MembersRows(RowsProvider):
         positions=None,
         n_classes=None,
         weights=None,
+        codes_of=None,
         feature_names=None,
     ):
         super().__init__(name, members[0].is_classification, feature_names)
         self.members = members
         self.positions = positions
         self.n_classes = n_classes
+        self.codes_of = codes_of
         self.has_epistemic = len(members) > 1 or members[0].has_epistemic
         weights = np.ones(len(members)) if weights is None else weights
         self.weights = np.asarray(weights, dtype=np.float64)
@@ -94,7 +100,11 @@ class MembersRows(RowsProvider):
             np.stack([parts[kind] for parts, _ in answers]) for kind in range(3)
         )
         if self.is_classification:
-            total = entr(mean.clip(min=0)).sum(1)
+            own = entr(predictions.clip(min=0)).sum(2)
+            disagreement = entr(mean.clip(min=0)).sum(1) - (weights * own).sum(0)
+            # The entropy of the mean, unless members have looked at their training
+            # rows and are less sure than their probabilities are.
+            total = ((weights * totals).sum(0) + disagreement).clip(min=0)
             aleatoric = np.minimum((weights * aleatorics).sum(0), total)
             return Uncertainty(total, aleatoric, total - aleatoric), mean
         # The law of total variance, over members.
@@ -103,6 +113,12 @@ class MembersRows(RowsProvider):
         total = (weights * (totals**2 + disagreement)).sum(0) + noise
         rest = (total - aleatoric).clip(min=0)
         return Uncertainty(*map(np.sqrt, (total, aleatoric, rest))), mean
+
+    def learn(self, X, y):
+        """See `RowsProvider.learn`."""
+        if self.codes_of is not None:
+            y = np.searchsorted(self.codes_of, np.asarray(y).reshape(-1))
+        return any([member.learn(X, y) for member in self.members])
 
 
 class BaggedRows(MembersRows):
