@@ -22,6 +22,7 @@ from sklearn_clue._validation import (
     check_weights,
     naming,
 )
+from sklearn_clue.persistence import VersionedState
 
 __all__ = ["PredictedNoiseRegressor"]
 
@@ -34,7 +35,7 @@ SMALLEST = 0.01
 
 
 class PredictedNoiseRegressor(
-    DocLinkMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator
+    DocLinkMixin, VersionedState, MetaEstimatorMixin, RegressorMixin, BaseEstimator
 ):
     """Predict how far off any regressor will be, row by row.
 

@@ -1,5 +1,7 @@
 """Noise that a second model predicts."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -161,6 +163,13 @@ def test_folds_can_be_chosen_and_searched():
     assert shuffled.scores_.max() * shuffled.predict_noise(X).mean() < (
         ordered.scores_.max() * ordered.predict_noise(X).mean()
     )
+
+
+def test_it_is_kept():
+    X, y = _draw(90, 0)
+    model = PredictedNoiseRegressor(HistGradientBoostingRegressor(max_iter=3)).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    assert_array_equal(again.predict_interval(X), model.predict_interval(X))
 
 
 def test_what_makes_no_sense_is_refused():

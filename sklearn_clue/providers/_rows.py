@@ -23,7 +23,8 @@ TOLERANCE = 1e-3
 class RowsProvider:
     """A model that is asked about rows; what its kinds have in common.
 
-    Subclasses say `is_classification` and answer in `_answer(X)`.
+    Subclasses answer in `_answer(X)`. The attribute `has_epistemic` says whether they
+    know what they do not know; the epistemic part of others is zero.
 
     Parameters
     ----------
@@ -39,6 +40,7 @@ class RowsProvider:
 
     takes_tables = True
     is_differentiable = False
+    has_epistemic = True
     center, scale, threshold = 0.0, 1.0, None
 
     def __init__(self, name, is_classification, feature_names=None):
@@ -167,9 +169,12 @@ def length(deviation):
 class ProbabilityRows(RowsProvider):
     """A classifier with `predict_proba`, which does not know what it does not know."""
 
+    has_epistemic = False
+
     def __init__(self, model, name, feature_names=None):
         super().__init__(name, True, feature_names)
         self.model = model
+        self.threshold = _own_threshold(model)
 
     def _answer(self, X):
         proba = self.model.predict_proba(X)
@@ -183,6 +188,20 @@ class ProbabilityRows(RowsProvider):
         proba = np.asarray(proba, dtype=np.float64)
         total = entr(proba.clip(min=0)).sum(1)
         return Uncertainty(total, total.copy(), np.zeros(len(total))), proba
+
+
+def _own_threshold(model):
+    """The probability above which a model with a threshold predicts its second class.
+
+    As FixedThresholdClassifier and TunedThresholdClassifierCV of scikit-learn do.
+    """
+    threshold = getattr(model, "best_threshold_", getattr(model, "threshold", None))
+    if not isinstance(threshold, float):
+        return None
+    is_plain = getattr(model, "response_method", None) in ("auto", "predict_proba")
+    is_second = getattr(model, "pos_label", None) in (None, model.classes_[-1])
+    # They say "at least".
+    return np.nextafter(threshold, -1) if is_plain and is_second else None
 
 
 class SpreadRows(RowsProvider):
@@ -202,6 +221,8 @@ class SpreadRows(RowsProvider):
         super().__init__(name, False, feature_names)
         self.model = model
         self.read = read
+        is_noise = read in (read_mean, read_distribution, read_variance)
+        self.has_epistemic = not (is_noise or hasattr(model, "predict_noise"))
 
     def _answer(self, X):
         mean, std, noise = map(as_columns, self.read(self.model, X))
@@ -293,6 +314,8 @@ class QuantileRows(RowsProvider):
         Their quantiles, between 0 and 1.
     """
 
+    has_epistemic = False
+
     def __init__(self, models, levels, name, feature_names=None):
         super().__init__(name, False, feature_names)
         order = np.argsort(levels)
@@ -366,6 +389,7 @@ class StepsRows(RowsProvider):
         self.steps = steps
         self.provider = provider
         self.center, self.scale = provider.center, provider.scale
+        self.has_epistemic = provider.has_epistemic
         self.threshold = provider.threshold
 
     def _transform(self, X):
