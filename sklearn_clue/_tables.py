@@ -234,16 +234,6 @@ def gaps(X):
     return np.column_stack([pd.isna(cells) for cells in arrays(X)])
 
 
-# What pandas finds among objects that dtypes of their own would be refused for, too.
-_REFUSED_OBJECTS = {
-    "decimal": "decimal.Decimal",
-    "complex": "complex",
-    **dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
-    **dict.fromkeys(("time", "timedelta", "timedelta64"), "timedelta"),
-    "period": "period",
-}
-
-
 def kind_of(column):
     """Whether the dtype of a column of a frame is that of a number or a category."""
     dtype = column.values.dtype
@@ -255,6 +245,8 @@ def kind_of(column):
         found = inferred(column)
         if found == "decimal":
             raise TypeError(_unsupported(column.name, "decimal.Decimal"))
+        if found in ("date", "datetime", "datetime64", "timedelta", "timedelta64"):
+            raise TypeError(_unsupported(column.name, found))
         # Steps that handle numbers and text together, such as SimpleImputer, make
         # objects of both. scikit-learn reads such numbers as numbers.
         numbers = ("integer", "floating", "mixed-integer-float")
