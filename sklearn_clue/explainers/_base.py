@@ -161,7 +161,7 @@ class BaseUncertaintyExplainer(
         rows = X if is_table else x
         parts, prediction = judge_once(fit_of, predictor.provider, rows)
         self._check_answers(estimator, prediction, y)
-        if generator is not None:
+        if generator is not None and self._uses_generator(predictor):
             self.generator_ = _parts.fit_generator(
                 generator,
                 predictor,
@@ -466,6 +466,10 @@ class BaseUncertaintyExplainer(
     def _default_generator(self):
         """The generator where the user gives none; None for a method without one."""
         return None
+
+    def _uses_generator(self, predictor):
+        """Whether the method needs a generator for such a predictor."""
+        return True
 
     def _model(self):
         """What the method needs of the fitted generator."""

@@ -38,6 +38,7 @@ from sklearn_clue.explainers._search import (
 )
 from sklearn_clue.explanation import balance
 from sklearn_clue.generative import VAEEncoder
+from sklearn_clue.providers import takes_tables
 from sklearn_clue.uncertainty import weights_of_parts
 
 # Looks around the start, and steps of Adam towards the row itself, before the search
@@ -307,6 +308,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
             As :meth:`predict_uncertainty` gives it.
         """
         check_is_fitted(self, "estimator_")
+        self._check_generator()
         Z = check_array(Z, dtype=np.float64, input_name="Z")
         problem = self._problem_of(np.zeros((1, self._space.schema.n_encoded)))
         n_latent = problem.encode(problem.x0).shape[1]
@@ -325,8 +327,12 @@ class _BaseCLUE(BaseUncertaintyExplainer):
 
     # Parts ------------------------------------------------------------------------
 
+    def _check_generator(self):
+        """Refuse to search latents that are not there."""
+
     def _model(self):
-        return self.generator_.latent_model()
+        generator = getattr(self, "generator_", None)
+        return None if generator is None else generator.latent_model()
 
     def _rule(self):
         return StoppingRule(
@@ -505,7 +511,9 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
         The fitted model.
 
     generator_ : estimator
-        The fitted generator.
+        The fitted generator. There is none if the nearest sure row is asked for, the
+        model has no gradients and no generator was given: latents are not searched
+        then.
 
     threshold_ : float
         Total uncertainty above which :meth:`rejects` picks a row, in nats or the unit
@@ -692,6 +700,14 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
         self._check_question()
         return super()._fit(X, y, fit_params)
 
+    def _check_generator(self):
+        if not hasattr(self, "generator_"):
+            raise ValueError(
+                "There are no latents to search: with distance_weight=None and a model "
+                "without gradients, fit trains no generator. Call fit again with "
+                "distance_weight set, or with a generator."
+            )
+
     def _check_question(self):
         """Refuse settings that do not go together."""
         if self.distance_weight is None and self.prediction_weight > 0:
@@ -703,6 +719,7 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
 
     def _method(self, trade_offs):
         if trade_offs[0] is not None:
+            self._check_generator()
             return super()._method(trade_offs)
         if self._image_shape is not None:
             return SureImages(
@@ -715,7 +732,7 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
             )
         proposers = ["neighbors", "columns"]
         use_slopes = self._provider_has_slopes()
-        if use_slopes:
+        if use_slopes and hasattr(self, "generator_"):
             proposers.append("latents" if self.keep_noise is False else "noise")
         return self._sure_search(proposers=proposers, use_slopes=use_slopes)
 
@@ -738,6 +755,13 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
     def _provider_has_slopes(self):
         is_differentiable = getattr(self._provider, "is_differentiable", True)
         return self.search != "values" and is_differentiable
+
+    def _uses_generator(self, predictor):
+        # Latents are searched by gradients; training rows and columns need none.
+        if self.generator is not None or self.distance_weight is not None:
+            return True
+        is_slow = self.search == "values" or takes_tables(predictor.provider)
+        return predictor.is_image or not is_slow
 
     def _follows_gradients(self, trade_offs):
         return trade_offs[0] is not None or self.search == "gradient"
