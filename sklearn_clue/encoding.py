@@ -211,6 +211,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         """
         check_is_fitted(self, "schema_")
         strangers = Strangers()
+        X = _tables.check_rows(self, X, reset=False)
         encoded = self._encode(X, strangers)
         strangers.tell()
         return encoded
@@ -344,9 +345,11 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
     def _encode(self, X, strangers, *, hide_gaps=False):
         """Encode, and note down what was not seen in `fit`.
 
-        With `hide_gaps`, what is missing or unknown is NaN in the whole block.
+        With `hide_gaps`, what is missing or unknown is NaN in the whole block. Whoever
+        owns the encoder has checked the rows.
         """
-        X = _tables.check_rows(self, X, reset=False)
+        if tuple(_tables.names(X)) != tuple(self.schema_.names):
+            X = _tables.check_rows(self, X, reset=False)  # which says what is wrong
         columns = _tables.columns(X)
         if _tables.is_frame(X):
             self._check_kinds(columns)
