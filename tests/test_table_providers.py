@@ -503,6 +503,20 @@ def test_thresholds_of_others_come_from_folds(toy):
     assert (total > np.quantile(by_heart, 0.8)).mean() > 0.25
 
 
+def test_thresholds_of_models_that_know_nothing_by_heart_stay():
+    rows = np.random.default_rng(0).normal(size=(600, 2))
+    y = rows[:, 0] + np.exp(rows[:, 1] / 2) * np.random.default_rng(1).normal(size=600)
+    model = PredictedNoiseRegressor(LinearRegression()).fit(rows, y)
+    unseen = unseen_uncertainty(model, rows, y)
+    known = np.quantile(model.predict_noise(rows), [0.2, 0.5, 0.8])
+    assert_allclose(np.quantile(unseen.total, [0.2, 0.5, 0.8]), known, rtol=0.05)
+    forest = RandomForestRegressor(20, random_state=0).fit(X, NUMBERS)
+    assert_array_equal(
+        unseen_uncertainty(forest, X, NUMBERS).total,
+        as_provider(forest).out_of_bag(X, NUMBERS).total,
+    )
+
+
 def test_without_its_rows_a_forest_of_pure_leaves_knows_no_noise(toy):
     pipeline = encoded(RandomForestClassifier(20, random_state=0))
     provider = as_provider(pipeline.fit(toy.data, toy.target))
@@ -685,6 +699,6 @@ def test_forests_of_several_labels_are_refused():
 
 def test_what_cannot_be_fitted_again_has_no_folds():
     provider = as_provider(GaussianNB().fit(X, LABELS))
-    assert unseen_uncertainty(provider, X, LABELS) is None
+    assert unseen_uncertainty(provider, X, LABELS) is None  # a provider alone
     parts = unseen_uncertainty(FrozenEstimator(GaussianNB().fit(X, LABELS)), X, LABELS)
     assert parts.total.shape == (150,)

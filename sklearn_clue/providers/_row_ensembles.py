@@ -276,8 +276,9 @@ class TreesRows(RowsProvider):
         X = as_numbers(X)
         # Leaves are judged by rows that their trees have not seen. So a row is new to
         # what is known of a tree that has seen it, unless the tree has seen all rows.
-        # The share of new rows above a quantile of these answers was right within 0.03
-        # for all parts; it was off by 0.14 for answers of trees that a row is new to.
+        # Over 18 fits to the mixed toy, 17 to 28 % of new rows were above the quantile
+        # of 80 % of these answers, whichever part; above that of answers by trees that
+        # a row is new to, 11 to 35 %.
         is_unseen = unseen_rows(self.model.estimators_samples_, len(X))
         is_new = ~is_unseen & is_unseen.any(1, keepdims=True)
         rows = np.flatnonzero(is_new.any(0))

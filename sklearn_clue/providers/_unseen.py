@@ -12,18 +12,23 @@ from sklearn_clue.providers._registry import as_table_provider
 from sklearn_clue.uncertainty import Uncertainty
 
 
-def unseen_uncertainty(model, X, y, *, cv=5, n_classes=None):
-    """Tell how unsure a model is about training rows when it has not seen them.
+def unseen_uncertainty(model, X, y, *, cv=5, provider=None, n_classes=None):
+    """Tell how unsure a model is about rows like those of its fit, but new to it.
 
-    Models that learn rows by heart are much surer about these than about new ones.
+    Models that know rows by heart are surer about them than about others, and a
+    threshold that is taken from those rows is too low. Forests and bagging ensembles
+    have members that have not seen a row. Of others, copies are fitted to folds: where
+    rows that a copy has not seen come among those that it has seen is where new rows
+    will come among all rows of the fit. Uncertainties of the copies themselves are of
+    no use, because they have seen less and each is unsure in its own measure.
 
     Parameters
     ----------
     model : object
-        As :func:`as_provider` takes them, fitted or not.
+        A fitted model, as :func:`as_provider` takes them.
 
     X : {array-like, DataFrame} of shape (n_samples, n_features)
-        Training rows.
+        The rows of its fit.
 
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Their targets.
@@ -31,30 +36,49 @@ def unseen_uncertainty(model, X, y, *, cv=5, n_classes=None):
     cv : int, splitter or iterable, default=5
         How rows are held out, as in :func:`~sklearn.model_selection.cross_val_score`.
 
+    provider : TableProvider or None, default=None
+        What :func:`as_table_provider` made of the model, if somebody has asked already.
+
     n_classes : int or None, default=None
         As in :func:`as_provider`.
 
     Returns
     -------
     parts : Uncertainty or None
-        Of the held-out rows, in the order of the folds, in the unit of the target.
-        None if the model cannot be fitted again.
+        Of rows as if they were new, in no particular order, in the unit of the target:
+        good for quantiles. None if the model cannot be fitted again.
     """
+    if provider is None:
+        provider = as_table_provider(model, n_classes)
+    parts = provider.out_of_bag(X, y)
+    if parts is not None:
+        return parts
     members = model if isinstance(model, list | tuple) else [model]
     fresh = [_unfitted(member) for member in members]
     if any(member is None for member in fresh):
         return None
     splitter = check_cv(cv, y, classifier=classifies(members[0], X, y))
-    pieces = []
+    levels = []
     for train, test in splitter.split(X, y):
-        rows, targets = take(X, train), take(y, train)
-        fitted = [clone(member).fit(rows, targets) for member in fresh]
+        fitted = [clone(m).fit(take(X, train), take(y, train)) for m in fresh]
         fitted = fitted if isinstance(model, list | tuple) else fitted[0]
-        provider = as_table_provider(fitted, n_classes)
-        provider.learn(rows, targets)
-        parts, _ = provider.uncertainty_of_rows(take(X, test))
-        pieces.append([unit_of(provider) * part for part in parts])
-    return Uncertainty(*map(np.concatenate, zip(*pieces, strict=True)))
+        copy = as_table_provider(fitted, n_classes)
+        copy.learn(take(X, train), take(y, train))
+        seen, unseen = (
+            copy.uncertainty_of_rows(take(X, rows))[0] for rows in (train, test)
+        )
+        levels.append(list(map(_levels, seen, unseen)))
+    seen = (unit_of(provider) * part for part in provider.uncertainty_of_rows(X)[0])
+    levels = map(np.concatenate, zip(*levels, strict=True))
+    return Uncertainty(*map(np.quantile, seen, levels))
+
+
+def _levels(seen, unseen):
+    """Where values come among others: 0 below all of them, 1 above all."""
+    seen = np.sort(seen)
+    # Among equals in the middle.
+    sides = (np.searchsorted(seen, unseen, side) for side in ("left", "right"))
+    return sum(sides) / (2 * len(seen))
 
 
 def _unfitted(model):
