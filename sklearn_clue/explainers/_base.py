@@ -598,10 +598,9 @@ def _judge_training(fit_of, provider, rows):
 def _judge_unseen(fit_of, random_state, provider):
     """How unsure a model is about its training rows as if they were new, or None."""
     estimator, X, y, params = fit_of
-    parts = provider.out_of_bag(X, y)
-    if parts is None and not params and not _parts.is_fitted_already(estimator):
-        parts = unseen_uncertainty(estimator, X, y)
-    return parts
+    if params or _parts.is_fitted_already(estimator):
+        return provider.out_of_bag(X, y)
+    return unseen_uncertainty(estimator, X, y, provider=provider)
 
 
 def read_weights(name, values):
