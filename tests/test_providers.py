@@ -765,5 +765,5 @@ def test_rows_are_judged_without_gradients():
     )
     assert 0 < explainer.rejects(X3).mean() < 0.5
     for ask in (explainer.explain, partial(global_sensitivity, Steps())):
-        with pytest.raises(TypeError, match="follows gradients .* use predict_uncert"):
+        with pytest.raises(TypeError, match="follows gradients .* by predict_uncert"):
             ask(X3)

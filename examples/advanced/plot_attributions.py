@@ -42,7 +42,9 @@ def fit_clue():
     X_train, X_test, y_train, _ = train_test_split(
         X, y, test_size=0.3, random_state=0, stratify=y
     )
-    clue = CLUEExplainer(BayesianMLPClassifier((50,)), VAEEncoder(), random_state=0)
+    clue = CLUEExplainer(
+        BayesianMLPClassifier((50,)), VAEEncoder(), distance_weight=2.0, random_state=0
+    )
     return clue.fit(X_train, y_train), X_train, X_test
 
 

@@ -88,7 +88,9 @@ weights_before = [coef.copy() for coef in models["MLP"][-1].coefs_]
 explainers = {}
 generator = VAEEncoder(4, (50,), learning_rate=0.01, max_iter=200, random_state=0)
 for name, model in (frozen | {"torch module": module}).items():
-    explainers[name] = CLUEExplainer(model, generator, random_state=0)
+    explainers[name] = CLUEExplainer(
+        model, generator, distance_weight=2.0, random_state=0
+    )
     explainers[name].fit(X_train, y_train)
 same = all(
     np.array_equal(*pair)

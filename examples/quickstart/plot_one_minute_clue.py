@@ -29,6 +29,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 clue = CLUEExplainer(
     BayesianMLPClassifier(hidden_layer_sizes=(200,), thinning=40),
     VAEEncoder(hidden_layer_sizes=(100, 100)),
+    distance_weight=2.0,
     random_state=0,
 )
 clue.fit(X_train, y_train)

@@ -154,12 +154,12 @@ class BaseUncertaintyExplainer(
         predictor, space = self._see(estimator, X, image_shape, n_classes)
         inputs = space.to_inputs(X)
         x = space.encode_inputs(inputs)
-        judge_once = memory.cache(_judge_training, ignore=["provider", "x"])
+        judge_once = memory.cache(_judge_training, ignore=["provider", "rows"])
         is_table = takes_tables(predictor.provider)
         if is_table and y is not None:
             predictor.provider.learn(X, y)
         rows = X if is_table else x
-        parts, prediction = judge_once(fit_of, predictor.provider, rows)
+        parts, prediction = judge_once(fit_of, is_table, predictor.provider, rows)
         self._check_answers(estimator, prediction, y)
         if generator is not None and self._uses_generator(predictor):
             self.generator_ = _parts.fit_generator(
@@ -191,15 +191,18 @@ class BaseUncertaintyExplainer(
 
     def _see(self, estimator, X, image_shape, n_classes):
         """The fitted estimator, and the space that rows are explained in."""
-        constraints = self.immutable_features, self.feature_ranges
+        is_image = image_shape is not None
         for as_whole in (False, True):
             predictor = _parts.PredictorView(
-                estimator, X, image_shape is not None, n_classes, as_whole
+                estimator, X, is_image, n_classes, as_whole
             )
-            space = EncodedSpace(predictor.steps, predictor.encoder, X, *constraints)
-            if space.is_invertible or not self._takes_values():
+            space = EncodedSpace(predictor.steps, predictor.encoder, X, None, None)
+            is_table = space.is_invertible and space.is_columnwise
+            if is_table or is_image or not self._takes_values():
                 break
-        return predictor, space
+        return predictor, space.constrained(
+            self.immutable_features, self.feature_ranges
+        )
 
     def _resolve_parts(self):
         """Copies of estimator and generator to fit, and the shape of images."""
@@ -590,8 +593,9 @@ def _judge(provider, rows):
     return Uncertainty(*(part.numpy() for part in parts)), prediction.numpy()
 
 
-def _judge_training(fit_of, provider, rows):
-    # For a cache: provider and rows follow from what was fitted to which table.
+def _judge_training(fit_of, is_table, provider, rows):
+    # For a cache: provider and rows follow from what was fitted to which table, and
+    # from the units, which are those of a table or not.
     return _judge(provider, rows)
 
 

@@ -661,8 +661,10 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
             Counterfactuals in the units and the container of X, and what they did to
             the uncertainty.
         """
-        self._check_question()
-        return super().explain(X)
+        # As in the base class, and not by it: warnings count the calls in between.
+        check_is_fitted(self, "estimator_")
+        self._validate_params()
+        return self._explain(X, (self.distance_weight,))[0]
 
     def score(self, X, y=None):
         """Tell how good the explanations of the rejected rows are.
@@ -696,10 +698,6 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
             return super().score(X)
         return self._score_sure(X)
 
-    def _fit(self, X, y, fit_params):
-        self._check_question()
-        return super()._fit(X, y, fit_params)
-
     def _check_generator(self):
         if not hasattr(self, "generator_"):
             raise ValueError(
@@ -708,8 +706,9 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
                 "distance_weight set, or with a generator."
             )
 
-    def _check_question(self):
-        """Refuse settings that do not go together."""
+    def _validate_params(self):
+        """Refuse settings that do not go together, too."""
+        super()._validate_params()
         if self.distance_weight is None and self.prediction_weight > 0:
             raise ValueError(
                 f"prediction_weight={self.prediction_weight} needs a number for "

@@ -176,14 +176,13 @@ class PredictorView:
         is_list = isinstance(estimator, list)
         self.is_image = is_image
         self.shares_steps = is_list and same_steps(estimator, X)
-        whole = as_table_provider if as_whole else as_provider
-        self.provider = whole(estimator, n_classes)
-        if takes_tables(self.provider):
-            # Encoded space is that of the user's table, whatever the model does.
-            self.steps, self.encoder = [], TabularEncoder().fit(X)
-            return
         self.steps, model = steps_and_model(estimator, self.shares_steps)
         self.provider = as_provider(model, n_classes)
+        if as_whole or takes_tables(self.provider):
+            # Encoded space is that of the user's table, whatever the model does.
+            self.provider = as_table_provider(estimator, n_classes)
+            self.steps, self.encoder = [], TabularEncoder().fit(X)
+            return
         inputs = X
         for step in self.steps:
             inputs = step.transform(inputs)

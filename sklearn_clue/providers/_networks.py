@@ -111,8 +111,9 @@ def check_gradients(provider, who):
     if not getattr(provider, "is_differentiable", True):
         raise TypeError(
             f"{who} follows gradients of the uncertainty, and the model has none: "
-            "is_differentiable is False. It can still tell how unsure it is: use "
-            "predict_uncertainty and rejects."
+            "is_differentiable is False. It can still tell how unsure it is, by "
+            "predict_uncertainty and rejects. Explain it by NeighborExplainer, or by "
+            "CLUEExplainer with distance_weight=None and search='auto'."
         )
 
 

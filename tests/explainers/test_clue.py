@@ -1,4 +1,4 @@
-"""CLUEExplainer: what users write, what they get, and what is never violated."""
+"""CLUE as in the paper: a number for `distance_weight` (λ)."""
 
 import warnings
 from types import SimpleNamespace
@@ -39,7 +39,10 @@ def fitted(table):
     X, y, _ = table
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return CLUEExplainer(classifier(), vae(), random_state=0).fit(X, y)
+        explainer = CLUEExplainer(
+            classifier(), vae(), distance_weight=2.0, random_state=0
+        )
+        return explainer.fit(X, y)
 
 
 def frozen_parts(fitted):
@@ -48,7 +51,8 @@ def frozen_parts(fitted):
 
 
 def variant(fitted, X, y, **settings):
-    return CLUEExplainer(*frozen_parts(fitted), random_state=0, **settings).fit(X, y)
+    settings = {"distance_weight": 2.0, "random_state": 0, **settings}
+    return CLUEExplainer(*frozen_parts(fitted), **settings).fit(X, y)
 
 
 # The explanation -------------------------------------------------------------------
@@ -223,8 +227,8 @@ def test_constraints_hold_in_every_candidate(fitted, table, n_explanations):
 
 def test_regression_in_the_unit_of_the_target(table):
     X, _, target = table
-    dollars = CLUEExplainer(regressor(), vae(), random_state=0).fit(X, 1000 * target)
-    units = CLUEExplainer(regressor(), vae(), random_state=0).fit(X, target)
+    clue = CLUEExplainer(regressor(), vae(), distance_weight=2.0, random_state=0)
+    dollars, units = clone(clue).fit(X, 1000 * target), clone(clue).fit(X, target)
     a, b = dollars.explain(X[:10]), units.explain(X[:10])
     # λ must not depend on the unit, and reports must.
     np.testing.assert_allclose(a.distance, b.distance, atol=0.05)
@@ -278,6 +282,8 @@ def test_other_models(table, name):
     explainer = CLUEExplainer(MODELS[name](), vae(), random_state=0).fit(X, y)
     explanation = explainer.explain(X[:6])
     assert explanation.counterfactuals["age"].dtype == X["age"].dtype
+    before, after = explanation.uncertainty_before, explanation.uncertainty_after
+    assert (after.total <= before.total + 1e-12).all()
     proba = explainer.predict_proba(X)
     parts = explainer.predict_uncertainty(X)
     entropy = -(proba * np.log(proba.clip(1e-12))).sum(1)
@@ -300,8 +306,10 @@ def test_ensemble_of_regressors_is_unsure_where_it_disagrees(table):
         explainer.predict_uncertainty(X).epistemic, np.std(single, axis=0), rtol=1e-5
     )
     np.testing.assert_allclose(explainer.predict(X), np.mean(single, axis=0))
-    with pytest.warns(UserWarning, match="never unsure"):
+    with pytest.warns(UserWarning, match="never unsure") as caught:
         CLUEExplainer(members[0], vae()).fit(X, target)
+    told = [warning for warning in caught if "never unsure" in str(warning.message)]
+    assert told[0].filename == __file__
 
 
 @pytest.mark.parametrize("as_integers", [False, True])
@@ -576,7 +584,8 @@ def test_nested_parameters_and_a_plain_pipeline(table):
     pipe.set_params(clueexplainer__estimator__C=0.5).fit(X, y)
     assert pipe[-1].estimator_.C == 0.5
     assert pipe.predict(X).shape == (len(X),)
-    assert -1 <= pipe.score(X, y) <= 0
+    assert 0 <= pipe.score(X, y) <= 2
+    assert -1 <= pipe.set_params(clueexplainer__distance_weight=2.0).score(X, y) <= 0
 
 
 def test_latent_uncertainty_is_that_of_decoded_rows(fitted):

@@ -20,6 +20,7 @@ import sklearn_clue.pipeline
 from sklearn_clue import (
     CLUEExplainer,
     LocalSensitivityExplainer,
+    NeighborExplainer,
     TabularEncoder,
     UFIDOExplainer,
 )
@@ -27,11 +28,14 @@ from sklearn_clue.evaluation import EXPLANATION_SCORERS, knee_point
 from sklearn_clue.exceptions import EncodingMismatchError
 from tests.explainers.conftest import classifier, make_table, regressor, vae, vaeac
 
-# Name -> class, generator, and a trade-off for large changes and one for small ones.
+# Name -> class, generator, the parameter that trades, and its values for large changes
+# and for small ones.
 EXPLAINERS = {
-    "CLUE": (CLUEExplainer, vae, 0.01, 50.0),
-    "sensitivity": (LocalSensitivityExplainer, None, 30.0, 1e-3),
-    "U-FIDO": (UFIDOExplainer, vaeac, 0.0, 10.0),
+    "CLUE": (CLUEExplainer, vae, "target_uncertainty", 0.1, 0.6),
+    "CLUE with λ": (CLUEExplainer, vae, "distance_weight", 0.01, 50.0),
+    "neighbors": (NeighborExplainer, None, "target_uncertainty", 0.1, 0.6),
+    "sensitivity": (LocalSensitivityExplainer, None, "step_size", 30.0, 1e-3),
+    "U-FIDO": (UFIDOExplainer, vaeac, "mask_weight", 0.0, 10.0),
 }
 
 
@@ -40,18 +44,24 @@ class Method:
 
     def __init__(self, name):
         self.name = name
-        self.cls, self.make_generator, self.far, self.near = EXPLAINERS[name]
+        self.cls, self.make_generator, self.trade_off, self.far, self.near = EXPLAINERS[
+            name
+        ]
+        # These ask for the nearest sure row, and need no gradients.
+        self.asks_for_sure_rows = self.trade_off == "target_uncertainty"
 
     def fresh(self, estimator, generator=None, **settings):
         """An explainer whose parts are yet to be fitted."""
         settings = {"random_state": 0, **settings}
+        if self.trade_off == "distance_weight":
+            settings = {"distance_weight": 2.0, **settings}
         if self.make_generator is None:
             return self.cls(estimator, **settings)
         generator = self.make_generator() if generator is None else generator
         return self.cls(estimator, generator, **settings)
 
     def far_going(self, estimator, **settings):
-        return self.fresh(estimator, **{self.cls._trade_off: self.far, **settings})
+        return self.fresh(estimator, **{self.trade_off: self.far, **settings})
 
     def fit_on(self, table):
         X, y, _ = table
@@ -62,7 +72,7 @@ class Method:
         parts = [FrozenEstimator(self.fitted.estimator_)]
         if self.make_generator is not None:
             parts.append(FrozenEstimator(self.fitted.generator_))
-        settings = {self.cls._trade_off: self.far, "random_state": 0, **settings}
+        settings = {self.trade_off: self.far, "random_state": 0, **settings}
         return self.cls(*parts, **settings).fit(X, y)
 
 
@@ -115,10 +125,11 @@ def test_returned_rows_are_valid(method, table):
 def test_a_row_does_not_depend_on_its_neighbours(method, table):
     X, y, _ = table
     explainer = method.variant(X, y)
+    batches = method.variant(X, y, batch_size=17)
+    jobs = method.variant(X, y, batch_size=25, n_jobs=2)
+    X = X[:50]
     whole = explainer.explain(X)
     order = np.random.default_rng(0).permutation(len(X))
-    batches = method.variant(X, y, batch_size=17)
-    jobs = method.variant(X, y, batch_size=60, n_jobs=2)
     others = {
         "alone": (explainer.explain(X[7:8]), np.array([7])),
         "shuffled": (explainer.explain(X.iloc[order]), order),
@@ -136,15 +147,15 @@ def test_trade_off_takes_effect_without_another_fit(method, table):
     X, y, _ = table
     explainer = method.variant(X, y)
     far = explainer.explain(X[:30])
-    explainer.set_params(**{explainer._trade_off: method.near})
+    explainer.set_params(**{method.trade_off: method.near})
     near = explainer.explain(X[:30])
     assert near.distance.mean() < 0.5 * far.distance.mean()
-    anew = method.variant(X, y, **{explainer._trade_off: method.near}).explain(X[:30])
+    anew = method.variant(X, y, **{method.trade_off: method.near}).explain(X[:30])
     np.testing.assert_array_equal(
         near.encoded_counterfactuals, anew.encoded_counterfactuals
     )
-    explainer.set_params(**{explainer._trade_off: -1.0})
-    with pytest.raises(ValueError, match=f"The '{explainer._trade_off}' parameter"):
+    explainer.set_params(**{method.trade_off: -1.0})
+    with pytest.raises(ValueError, match=f"The '{method.trade_off}' parameter"):
         explainer.explain(X[:3])
 
 
@@ -230,12 +241,19 @@ def test_constraints_may_be_set_after_fit(method, table):
 @pytest.mark.parametrize("n_components", [1, 2])
 def test_constraints_and_steps_that_mix_columns(method, table, n_components):
     X, y, _ = table
+    X = X[["age", "income"]]
     explainer = method.fresh(
         make_pipeline(PCA(n_components), LogisticRegression()),
         immutable_features=["age"],
     )
+    if method.asks_for_sure_rows:  # which asks the pipeline about rows of the table
+        rows = X[explainer.fit(X, y).rejects(X)]
+        after = explainer.explain(rows).counterfactuals
+        assert (after["age"] == rows["age"]).all()
+        assert (after["income"] != rows["income"]).any()
+        return
     with pytest.raises(ValueError, match="the steps that mix columns"):
-        explainer.fit(X[["age", "income"]], y)
+        explainer.fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -332,9 +350,13 @@ def test_pipeline_without_a_way_back_says_so(method, table):
     )
     explainer = method.fresh(make_pipeline(prefix, classifier())).fit(X, y)
     explanation = explainer.explain(X[:4])
+    assert list(explanation.counterfactuals.index) == list(X.index[:4])
+    if method.asks_for_sure_rows:  # which asks the pipeline about rows of the table
+        assert explanation.note is None
+        assert (explanation.counterfactuals.dtypes == X.dtypes).all()
+        return
     assert "after ColumnTransformer" in explanation.note
     assert "standardscaler__age" in explanation.counterfactuals
-    assert list(explanation.counterfactuals.index) == list(X.index[:4])
 
 
 def test_lossy_steps_are_scored_as_the_user_gets_the_row(method, table):
@@ -363,13 +385,13 @@ def test_last_step_of_a_pipeline_and_grid_search(method, table):
     assert len(pipe.explain(X[pipe.rejects(X)][:4])) == 4
     search = GridSearchCV(
         method.fresh(LogisticRegression()),
-        {method.cls._trade_off: [method.near, method.far]},
+        {method.trade_off: [method.near, method.far]},
         scoring=EXPLANATION_SCORERS,
         refit=knee_point,
         cv=2,
         n_jobs=2,
     ).fit(X, y)
-    assert search.best_params_[method.cls._trade_off] in (method.near, method.far)
+    assert search.best_params_[method.trade_off] in (method.near, method.far)
 
 
 # Parts -----------------------------------------------------------------------------
@@ -391,7 +413,7 @@ def test_frozen_parts_are_not_fitted_again(method, table):
     if method.make_generator is not None:
         assert explainer.generator_ is method.fitted.generator_
     a, b = explainer.explain(X[:5]), method.fitted.explain(X[:5])
-    np.testing.assert_array_equal(a.objective, b.objective)
+    np.testing.assert_array_equal(a.encoded_counterfactuals, b.encoded_counterfactuals)
 
 
 def test_generator_of_another_space_is_refused(method, table):
@@ -417,7 +439,7 @@ def test_same_seed_same_everything(method, table):
     )
     np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(X))
     np.testing.assert_array_equal(
-        a.explain(X[:5]).objective, b.explain(X[:5]).objective
+        *(each.explain(X[:5]).encoded_counterfactuals for each in (a, b))
     )
     assert a.threshold_ == b.threshold_
     assert not np.array_equal(a.predict_proba(X), c.predict_proba(X))
@@ -439,9 +461,9 @@ def test_explainer_survives_joblib(method, table, tmp_path):
     X, _, _ = table
     joblib.dump(method.fitted, tmp_path / "explainer.joblib")
     loaded = joblib.load(tmp_path / "explainer.joblib")
-    np.testing.assert_array_equal(
-        loaded.explain(X[:6]).objective, method.fitted.explain(X[:6]).objective
-    )
+    a, b = loaded.explain(X[:6]), method.fitted.explain(X[:6])
+    np.testing.assert_array_equal(a.encoded_counterfactuals, b.encoded_counterfactuals)
+    np.testing.assert_array_equal(a.uncertainty_after, b.uncertainty_after)
     assert not hasattr(clone(loaded), "estimator_")
 
 
@@ -453,7 +475,17 @@ def test_unfitted_and_missing_target(method):
         method.cls().fit(X)
 
 
-def test_what_cannot_be_differentiated_is_refused(method, table):
+def test_models_without_gradients(method, table):
     X, y, _ = table
-    with pytest.raises(TypeError, match="DecisionTreeClassifier cannot be diff"):
-        method.fresh(DecisionTreeClassifier()).fit(X[["age"]], y)
+    X = X[["age", "income"]]
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0)
+    explainer = method.fresh(tree).fit(X, y)
+    assert explainer.rejects(X).any()
+    if not method.asks_for_sure_rows:
+        with pytest.raises(TypeError, match="follows gradients.*NeighborExplainer"):
+            explainer.explain(X[:2])
+        return
+    explanation = explainer.explain(X)
+    told = explainer.predict_uncertainty(explanation.counterfactuals)
+    np.testing.assert_allclose(explanation.uncertainty_after.total, told.total)
+    assert explanation.is_sure.mean() > 0.9

@@ -19,6 +19,7 @@ from sklearn_clue import (
     DeepEnsembleClassifier,
     DeepEnsembleRegressor,
     LocalSensitivityExplainer,
+    NeighborExplainer,
     TabularEncoder,
     UFIDOExplainer,
     VAEACImputer,
@@ -45,6 +46,8 @@ ESTIMATORS = {
     "two levels": TwoLevelVAEAC(VAEAC, VAE, random_state=0),
     "truth": GroundTruth(TwoLevelVAEAC(VAEAC, VAE), n_importance=5, random_state=0),
     "CLUE": CLUEExplainer(LINEAR, VAE, random_state=0),
+    "CLUE with λ": CLUEExplainer(LINEAR, VAE, distance_weight=2.0, random_state=0),
+    "neighbors": NeighborExplainer(LINEAR),
     "CLUE CV": CLUEExplainerCV(
         LINEAR, VAE, distance_weights=[1.0, 3.0], cv=2, random_state=0
     ),

@@ -21,6 +21,7 @@ from sklearn_clue import (
     DeepEnsembleClassifier,
     DeepEnsembleRegressor,
     LocalSensitivityExplainer,
+    NeighborExplainer,
     TabularEncoder,
     UFIDOExplainer,
     VAEACImputer,
@@ -66,6 +67,9 @@ def fitted_models(n_jobs=None):
         "imputer": imputer,
         "two_level": TwoLevelVAEAC(imputer, vae, random_state=0),
         "explainer": CLUEExplainer(BayesianMLPClassifier(**chains), vae, **search),
+        "explainer_lambda": CLUEExplainer(
+            BayesianMLPClassifier(**chains), vae, distance_weight=2.0, **search
+        ),
         "explainer_cv": CLUEExplainerCV(
             BayesianMLPClassifier(**chains),
             vae,
@@ -73,6 +77,7 @@ def fitted_models(n_jobs=None):
             cv=2,
             **search,
         ),
+        "neighbors": NeighborExplainer(BayesianMLPClassifier(**chains), **search),
         "sensitivity": LocalSensitivityExplainer(
             BayesianMLPClassifier(**chains), batch_size=8, n_jobs=n_jobs
         ),
