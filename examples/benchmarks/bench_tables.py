@@ -132,6 +132,7 @@ def run(name, X, y, seed, n_explained=5):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--tables", nargs="+", choices=READERS, default=list(READERS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()
     folder = os.environ.get("SKLEARN_CLUE_DATA")
@@ -140,8 +141,8 @@ def main():
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     results = []
-    for name, read in READERS.items():
-        X, y = read(Path(folder) / "more")
+    for name in options.tables:
+        X, y = READERS[name](Path(folder) / "more")
         if name == "adult" and not options.full:
             X = X.sample(4000, random_state=0)
             y = y[X.index]
