@@ -299,7 +299,7 @@ def test_drawn_cases_differ_and_can_be_repeated():
 )
 @pytest.mark.filterwarnings("ignore")
 def test_a_part_that_is_always_zero(model, part):
-    """Of a part that a model does not have there is nothing to explain, and no error."""
+    """A part that a model does not have is nothing to explain, and no error."""
     X = np.random.default_rng(0).normal(size=(40, 3))
     explainer = CLUEExplainer(model, drawn.PCAGenerator(), uncertainty=part, max_iter=3)
     y = X[:, 0] if isinstance(model, list) else X[:, 0] > 0
