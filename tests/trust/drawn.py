@@ -42,7 +42,7 @@ from sklearn_clue import (
     VAEEncoder,
 )
 
-N_EXPLAINED = 4
+N_EXPLAINED = 3
 
 # Rows with gaps are drawn once all explainers take them.
 GAPS = False
@@ -58,6 +58,7 @@ class Case:
     frame: pd.DataFrame  # the same as X, as a frame of pandas
     explainer: BaseEstimator
     container: str
+    steps: list = field(default_factory=list)  # before the model
     constraints: dict = field(default_factory=dict)
 
     def __str__(self):
@@ -215,7 +216,7 @@ def _steps(rng):
         RobustScaler(),
         MaxAbsScaler(),
         SimpleImputer(),
-        FunctionTransformer(np.arcsinh, np.sinh, check_inverse=False),
+        FunctionTransformer(np.arcsinh, np.sinh, validate=True, check_inverse=False),
         QuantileTransformer(n_quantiles=9),
         PCA(),
     ]
@@ -225,8 +226,8 @@ def _steps(rng):
 def one_way_steps():
     """Transformers that lose something for good."""
     return [
-        FunctionTransformer(np.arctan),
-        FunctionTransformer(np.abs),
+        FunctionTransformer(np.arctan, validate=True),
+        FunctionTransformer(np.abs, validate=True),
         PolynomialFeatures(2),
         SelectKBest(k=1),
         VarianceThreshold(1e-3),
@@ -256,6 +257,13 @@ def _model(rng, only_numbers, is_classification, steps):
         other = clone(model)
         return [model, _reseeded(other, seed + 1)]
     return model
+
+
+def parts_of(model):
+    """Parts of the uncertainty of a model that an explainer can reduce."""
+    if isinstance(model, list):  # of means without noise
+        return ("total", "epistemic")
+    return ("total", "aleatoric", "epistemic")
 
 
 def _reseeded(model, seed):
@@ -296,10 +304,7 @@ def _constraints(rng, frame):
         if chance < 0.25:
             immutable.append(name)
         elif chance < 0.6 and cells.dtype.kind in "iuf":
-            cells = cells.astype(float)
-            low, high = sorted(np.quantile(cells, rng.random(2)).tolist())
-            if frame[name].dtype.kind != "f":
-                low, high = np.floor(low), np.ceil(high)
+            low, high = sorted(cells.iloc[rng.integers(len(cells), size=2)].tolist())
             ranges[name] = [
                 (low, high),
                 (None, high),
@@ -339,7 +344,8 @@ def draw(seed, *, one_way=False):
     is_classification = rng.random() < 0.7
     y = _target(rng, frame, is_classification)
     # Where columns are mixed, constraints on single ones are refused.
-    is_mixed = any(isinstance(step, PCA | PolynomialFeatures) for step in steps)
+    mixing = PCA | PolynomialFeatures | SelectKBest | VarianceThreshold
+    is_mixed = any(isinstance(step, mixing) for step in steps)
     constraints = {} if is_mixed else _constraints(rng, frame)
     settings = {
         "uncertainty": rng.choice(["total", "total", "aleatoric", "epistemic"]).item(),
@@ -347,6 +353,8 @@ def draw(seed, *, one_way=False):
         **constraints,
     }
     model = _model(rng, only_numbers, is_classification, steps)
+    if settings["uncertainty"] not in parts_of(model):
+        settings["uncertainty"] = "total"  # see `test_a_part_that_is_always_zero`
     if rng.random() < 0.25:
         explainer = LocalSensitivityExplainer(
             model, step_size=float(rng.choice([0.1, 1.0])), **settings
@@ -357,13 +365,13 @@ def draw(seed, *, one_way=False):
             model,
             vae if rng.random() < 0.3 else PCAGenerator(),
             distance_weight=float(rng.choice([0.1, 1.0, 5.0])),
-            max_iter=6,
+            max_iter=3,
             n_explanations=int(rng.integers(1, 3)),
             random_state=seed,
             **settings,
         )
     X = in_container(frame, container)
-    return Case(seed, X, y, frame, explainer, container, constraints)
+    return Case(seed, X, y, frame, explainer, container, steps, constraints)
 
 
 # Promises ---------------------------------------------------------------------------
@@ -438,19 +446,14 @@ def check_rows(case, given, explanation):
             if values.dtype.kind == "b" or values.dtype == "boolean":
                 known |= {False, True}
             assert set(new[j]) <= known
-    # A column whose encoded cells did not move is the same to the last bit.
-    schema = explanation.schema
-    if len(schema) == new.shape[1] and schema.n_encoded == explanation.encoded.shape[1]:
+    # A column whose encoded cells did not move is the same to the last bit. Steps
+    # before the encoder may round, and encoded cells in single precision hide moves.
+    is_double = not case.steps and "float32" not in map(str, case.frame.dtypes)
+    if is_double and explanation.schema.n_encoded == explanation.encoded.shape[1]:
         moved = explanation.encoded != explanation.encoded_counterfactuals
-        for j, column in enumerate(schema):
+        for j, column in enumerate(explanation.schema):
             still = ~moved[:, column.block].any(axis=1)
-            if not isinstance(case.explainer.estimator, list) and not _mixes(case):
-                assert identical(old, new)[still, j].all(), f"column {j} rounded"
-
-
-def _mixes(case):
-    text = repr(case.explainer)
-    return "PCA()" in text or "QuantileTransformer" in text
+            assert identical(old, new)[still, j].all(), f"column {j} was rounded"
 
 
 def identical(old, new):
@@ -515,26 +518,34 @@ def check_answers(case, given, explanation):
 def assert_alike(one, other, case):
     """The same explanations, in whatever containers.
 
-    Cells are equal to the last bit, but for what steps before the model make of them:
-    numpy's functions round by the place in an array, and scikit-learn reads frames of
-    pandas and polars in different precision.
+    Words are equal, and numbers up to what rounding does to a search: little in double
+    precision; more in single, and behind steps (numpy's functions round by the place
+    in an array, and scikit-learn reads frames of pandas and polars differently).
     """
     tables = [as_frame(e.counterfactuals) for e in (one, other)]
-    has_steps = "Pipeline" in repr(case.explainer)
     same = identical(*tables)
+    digits = 1e-5 if case.steps or is_single(case.explainer) else 1e-9
     for j, dtype in enumerate(case.frame.dtypes):
-        if dtype.kind not in "iuf" or not has_steps:
+        if dtype.kind not in "iuf":
             assert same[:, j].all(), f"column {j}: {[t[j].tolist() for t in tables]}"
             continue
         numbers = [np.array(table[j].tolist(), dtype=float) for table in tables]
-        span = np.abs(case.frame.iloc[:, j].astype(float)).max()
-        digits = 1e-5 if "float32" in map(str, case.frame.dtypes) else 1e-9
+        span = max(np.abs(case.frame.iloc[:, j].astype(float)).max(), *numbers[0])
         np.testing.assert_allclose(*numbers, rtol=0, atol=digits * span)
     for a, b in (
         (one.distance, other.distance),
         (one.uncertainty_after.total, other.uncertainty_after.total),
     ):
-        np.testing.assert_allclose(a, b, rtol=1e-4 if has_steps else 1e-12, atol=1e-7)
+        np.testing.assert_allclose(a, b, rtol=10 * digits, atol=1e-7)
+
+
+def is_single(explainer):
+    """Whether networks in single precision are part of the search."""
+    ensembles = DeepEnsembleClassifier | DeepEnsembleRegressor
+    generator = getattr(explainer, "generator", None)
+    return isinstance(explainer.estimator, ensembles) or isinstance(
+        generator, VAEEncoder
+    )
 
 
 def check_order_and_batch(case, given, explanation):
@@ -554,6 +565,8 @@ def check_containers(case, rows, explanation):
         return
     if not all(isinstance(d, np.dtype) for d in case.frame.dtypes):
         return  # dtypes that polars does not have
+    if case.steps and min(d.itemsize for d in case.frame.dtypes) < 8:
+        return  # scikit-learn reads them in another precision
     other = "polars" if case.container == "pandas" else "pandas"
     again = case.explainer.explain(take(in_container(case.frame, other), rows))
     assert_alike(again, explanation, case)

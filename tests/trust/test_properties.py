@@ -1,12 +1,16 @@
-"""Properties that hold for whatever hypothesis comes up with."""
+"""Properties that hold for whatever hypothesis, or a seed, comes up with."""
 
+import drawn
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPRegressor
 
-from sklearn_clue import Explanation, TabularEncoder, Uncertainty
+from sklearn_clue import CLUEExplainer, Explanation, TabularEncoder, Uncertainty
 from sklearn_clue.explainers._objectives import Penalty
 from sklearn_clue.explainers._search import StoppingRule, evaluate, minimise_rows
 from sklearn_clue.explanation import SearchPath
@@ -216,6 +220,83 @@ def test_iterating_is_slicing(explanation):
     pd.testing.assert_frame_equal(
         pd.concat([row.to_frame() for row in rows]), explanation.to_frame()
     )
+
+
+# --- Explanations of drawn tables, pipelines, models and constraints: see drawn.py ---
+
+
+def blocks(start, stop, size, marks=()):
+    return [
+        pytest.param(range(first, first + size), marks=marks, id=f"from {first}")
+        for first in range(start, stop, size)
+    ]
+
+
+def hold(seeds, **options):
+    """Check cases one by one; what fails says how to repeat it."""
+    for seed in seeds:
+        case = drawn.draw(seed, **options)
+        try:
+            drawn.check(case)
+        except Exception as error:
+            raise AssertionError(
+                f"{type(error).__name__}: {error}\n{case}\nRepeat it with "
+                f"drawn.check(drawn.draw({seed}, **{options}))."
+            ) from error
+
+
+@pytest.mark.parametrize(
+    "seeds", blocks(0, 140, 10) + blocks(200, 10_000, 100, pytest.mark.slow)
+)
+def test_explanations_keep_their_promises(seeds):
+    hold(seeds)
+
+
+@pytest.mark.parametrize(
+    "seeds", blocks(0, 20, 10) + blocks(100, 1000, 100, pytest.mark.slow)
+)
+def test_explanations_behind_steps_that_lose_something(seeds):
+    hold(seeds, one_way=True)
+
+
+def test_drawn_cases_differ_and_can_be_repeated():
+    """All containers, kinds of explainers, models and constraints come up."""
+    cases = [drawn.draw(seed) for seed in range(140)]
+    assert {case.container for case in cases} == {"numpy", "pandas", "polars"}
+    assert len({type(case.explainer) for case in cases}) == 2
+    models = [case.explainer.estimator for case in cases]
+    assert len({type(getattr(m, "steps", [[m]])[-1][-1]) for m in models}) >= 5
+    dtypes = {str(dtype) for case in cases for dtype in case.frame.dtypes}
+    assert len(dtypes) >= 15
+    constraints = [tuple(sorted(case.constraints)) for case in cases]
+    assert len(set(constraints)) == 4
+    again = drawn.draw(17)
+    assert str(again) == str(cases[17])
+    pd.testing.assert_frame_equal(again.frame, cases[17].frame)
+
+
+@pytest.mark.parametrize(
+    "model, part",
+    [
+        (LogisticRegression(), "epistemic"),
+        pytest.param(
+            [MLPRegressor((3,), max_iter=2, random_state=i) for i in range(2)],
+            "aleatoric",
+            marks=pytest.mark.xfail(
+                strict=False, reason="the search asks a constant for its gradient"
+            ),
+        ),
+    ],
+    ids=["one model", "means"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_part_that_is_always_zero(model, part):
+    """A part that a model does not have is nothing to explain, and no error."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    explainer = CLUEExplainer(model, drawn.PCAGenerator(), uncertainty=part, max_iter=3)
+    y = X[:, 0] if isinstance(model, list) else X[:, 0] > 0
+    explanation = explainer.fit(X, y).explain(X[:3])
+    assert not getattr(explanation.uncertainty_after, part).any()
 
 
 # --- The search ---
