@@ -40,8 +40,10 @@ N_POLISH = 1
 N_PUT_BACK_BLIND = 10
 N_POLISH_BLIND = 3
 
-# Columns of an answer cost so many times more in the next one.
+# Columns of an answer cost so many times more in the next one; and so many searches
+# may end at an answer that is there already.
 PRICE = 5.0
+N_RETRIES = 3
 
 
 class SureRows(NamedTuple):
@@ -126,7 +128,7 @@ def find_sure_rows(
         x0, everyone, yardstick.uncertainty(x0, everyone), yardstick.gaps(x0)
     )
     (rows,) = (itself.uncertainty > target).nonzero(as_tuple=True)
-    answers = [itself]
+    answers = []
     if len(rows):
         search = _Search(yardstick, itself.keep(rows), use_slopes)
         proposals = search.propose(proposers, n_neighbors)
@@ -208,7 +210,7 @@ class _Search:
         self._ask_less_plausible(proposals)
         answers, used = [], []  # and their columns
         is_open = torch.ones(n_rows, dtype=torch.bool)
-        for _ in range(n_explanations):
+        for _ in range(n_explanations + (N_RETRIES if n_explanations > 1 else 0)):
             pool = pool.keep(is_open[pool.rows])
             if not len(pool.x):
                 break
@@ -216,17 +218,19 @@ class _Search:
             pool = join([pool, self._judge_again(proposals, pool, is_open)])
             if not answers:
                 self._compromise(pool)
-            pool = pool.keep(self._is_new(pool, used))
             finished = self._finish(pool.keep(yardstick.best(pool, self._n_polish)))
+            dear = finished.keep(yardstick.best(finished))
             finished = finished.keep(self._is_new(finished, used))
             best = finished.keep(yardstick.best(finished))
             answers.append(best)
-            changed = yardstick.changed(best.x, best.rows)
             used.append(torch.zeros(n_rows, n_columns, dtype=torch.bool))
-            used[-1][best.rows] = changed
-            is_open = used[-1].any(1)
-            is_dear = changed.double() @ yardstick.belongs.double() > 0
-            yardstick.price[best.rows] *= torch.where(is_dear, PRICE, 1.0)
+            used[-1][best.rows] = yardstick.changed(best.x, best.rows)
+            n_found = torch.stack([columns.any(1) for columns in used]).sum(0)
+            is_open = used[0].any(1) & (n_found < n_explanations)
+            # Also of a row that was found before, or it would be found again.
+            changed = yardstick.changed(dear.x, dear.rows).double()
+            is_dear = changed @ yardstick.belongs.double() > 0
+            yardstick.price[dear.rows] *= torch.where(is_dear, PRICE, 1.0)
         return answers
 
     @property
@@ -234,11 +238,11 @@ class _Search:
         return N_POLISH if self.use_slopes else N_POLISH_BLIND
 
     def _is_new(self, candidates, used):
-        """Whether candidates leave a column as it is of every answer so far."""
+        """Whether candidates change other columns than every answer so far."""
         changed = self.yardstick.changed(candidates.x, candidates.rows)
         is_new = torch.ones(len(candidates.rows), dtype=torch.bool)
         for columns in used:
-            is_new &= (columns[candidates.rows] & ~changed).any(1)
+            is_new &= (columns[candidates.rows] != changed).any(1)
         return is_new
 
     def _improve(self, proposals, is_open):
@@ -329,18 +333,17 @@ def _as_sure_rows(yardstick, answers, itself, target, n_explanations):
         values[:, None].repeat(1, n_explanations)
         for values in (itself.uncertainty, itself.gap)
     )
-    n_found = torch.ones(len(x), dtype=torch.long)
-    for k, answer in enumerate(answers):
-        rows = answer.rows
-        x[rows, k:] = answer.x[:, None]
-        uncertainty[rows, k:] = answer.uncertainty[:, None]
-        gap[rows, k:] = answer.gap[:, None]
-        n_found[rows] = k + 1
-    for k in range(1, n_explanations):
-        is_missing = n_found <= k
-        x[is_missing, k] = x[is_missing, 0]
-        uncertainty[is_missing, k] = uncertainty[is_missing, 0]
-        gap[is_missing, k] = gap[is_missing, 0]
+    n_found = torch.zeros(len(x), dtype=torch.long)
+    for answer in answers:
+        rows, place = answer.rows, n_found[answer.rows]
+        for values, new in ((x, answer.x), (uncertainty, answer.uncertainty)):
+            values[rows, place] = new
+        gap[rows, place] = yardstick.gaps(answer.x)
+        n_found[rows] += 1
+    n_found = n_found.clamp_min(1)  # a row that is sure is its own answer
+    is_missing = torch.arange(n_explanations) >= n_found[:, None]
+    for values in (x, uncertainty, gap):
+        values[is_missing] = values[:, :1].expand_as(values)[is_missing]
     plausibility = yardstick.shares(gap.flatten()).view_as(gap)
     return SureRows(
         x=x,
