@@ -149,7 +149,12 @@ def _nearest_by_tangent(yardstick, here, slope, reach, excess, low, high):
     solved = x.clone()
     program = LinearProgram(points, cost, rise, spread, room / unit, gap)
     solved[:, free] = program.solve()
-    return solved
+    # Too far away, on the same line.
+    x0 = yardstick.problem.x0[rows]
+    share = yardstick.max_distance[rows] / yardstick.distance(solved, rows)
+    return torch.where(
+        (share < 1)[:, None], torch.lerp(x0, solved, share[:, None]), solved
+    )
 
 
 def _anchors(yardstick, here):
@@ -157,8 +162,8 @@ def _anchors(yardstick, here):
     gap = yardstick.max_gap[here.rows]
     if yardstick.stored is None or not torch.isfinite(gap).any():
         return None, gap
-    anchors, now = yardstick.stored.nearest(here.x.numpy())
-    return torch.as_tensor(anchors), torch.maximum(gap, torch.as_tensor(now))
+    anchors, now = yardstick.nearest(here.x, here.rows)
+    return anchors, torch.maximum(gap, now)
 
 
 class LinearProgram:
@@ -208,30 +213,31 @@ class LinearProgram:
 
     def _within_room(self, weight):
         """The solution with the least multiplier of the rise that keeps its bound."""
+        rise = self.parts[2]
         tilted = self.parts[1] + weight[:, None, None] * self.parts[3]
         low, high = (torch.full_like(self.room, end) for end in DECADES)
-        passed = self._choose(tilted)
-        is_free = passed[2].sum(1) <= self.room
-        kept = self._choose(tilted, 10**high)
+        free = passed = tilted.argmin(1, keepdim=True)
+        kept = (tilted + 10 ** high[:, None, None] * rise).argmin(1, keepdim=True)
         for _ in range(N_HALVINGS):
             middle = (low + high) / 2
-            trial = self._choose(tilted, 10**middle)
-            fits = trial[2].sum(1) <= self.room
+            trial = tilted + 10 ** middle[:, None, None] * rise
+            trial = trial.argmin(1, keepdim=True)
+            fits = rise.gather(1, trial).sum((1, 2)) <= self.room
             low, high = torch.where(fits, low, middle), torch.where(fits, middle, high)
-            kept, passed = _either(fits, trial, kept), _either(fits, passed, trial)
+            kept, passed = _either(fits, [trial, passed], [kept, trial])
+        free, kept, passed = map(self._take, (free, kept, passed))
         mixed = _mix(kept, passed, 2, self.room)
-        return _either(is_free, self._choose(tilted), mixed)
+        return _either(free[2].sum(1) <= self.room, free, mixed)
 
-    def _choose(self, tilted, weight=None):
-        if weight is not None:
-            tilted = tilted + weight[:, None, None] * self.parts[2]
-        index = tilted.argmin(1, keepdim=True)
+    def _take(self, index):
         return [part.gather(1, index)[:, 0] for part in self.parts]
 
 
 def _either(condition, first, second):
-    pairs = zip(first, second, strict=True)
-    return [torch.where(condition[:, None], a, b) for a, b in pairs]
+    return [
+        torch.where(condition.view(-1, *[1] * (a.ndim - 1)), a, b)
+        for a, b in zip(first, second, strict=True)
+    ]
 
 
 def _mix(kept, passed, which, bound):

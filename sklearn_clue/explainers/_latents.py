@@ -5,8 +5,8 @@ import torch
 from sklearn_clue.explainers._yardstick import join
 
 # Points of a row that are judged, steps of Adam between two of them, and their size.
-N_POINTS = 10
-N_INNER = 10
+N_POINTS = 6
+N_INNER = 8
 LEARNING_RATE = 0.1
 
 # What being sure is worth at first, in distance, and how that follows the answers.
@@ -113,14 +113,19 @@ def propose_latents(yardstick, rows, keep_noise=True, starts=None):
 
 def _descend(decode, z, x, x0, slope, excess, worth):
     """Steps of Adam on the distance, plus the tangent above the target at its worth."""
-    z = z.clone().requires_grad_()
-    optimizer = torch.optim.Adam([z], LEARNING_RATE)
-    for _ in range(N_INNER):
+    first_moment, second_moment = torch.zeros_like(z), torch.zeros_like(z)
+    for step in range(1, N_INNER + 1):
+        z = z.detach().requires_grad_()
         with torch.enable_grad():
             there = decode(z)
             above = excess + (slope * (there - x)).sum(1)
             value = (there - x0).abs().sum(1) + worth * above.clamp_min(0)
             # Sum, not mean: a row must not depend on who shares its batch.
-            (z.grad,) = torch.autograd.grad(value.sum(), z)
-        optimizer.step()
-    return z.detach()
+            (gradient,) = torch.autograd.grad(value.sum(), z)
+        # Kingma and Ba (2015), Algorithm 1 with its default decay rates.
+        first_moment = first_moment.lerp(gradient, 0.1)
+        second_moment = second_moment.lerp(gradient.square(), 0.001)
+        direction = first_moment / (1 - 0.9**step)
+        scale = (second_moment / (1 - 0.999**step)).sqrt() + 1e-8
+        z = z.detach() - LEARNING_RATE * direction / scale
+    return z

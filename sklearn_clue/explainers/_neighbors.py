@@ -18,6 +18,13 @@ N_NEAREST = 5
 # than one of the predictor, and hardly change a rank among them.
 MAX_ROWS = 5000
 
+# Training rows around a row that is explained, to find the nearest five of its
+# candidates among.
+N_AROUND = 150
+
+# Farther than any row.
+FAR = 1e9
+
 # Sums of the same distances in another order differ in their last digits; these are
 # ties all the same.
 ROUNDING = 1e-9
@@ -47,8 +54,11 @@ class StoredRows:
     x, uncertainty : ndarray
         Of the rows that are kept, in their order.
 
+    own_nearest : ndarray of shape (n_kept, 5)
+        Positions of the five nearest of each kept row, itself being one of them.
+
     own_gaps : ndarray of shape (n_kept,)
-        Mean distance of each kept row to its five nearest, itself being one of them.
+        Mean distance to these.
 
     usual_gaps : ndarray of shape (n_kept,)
         Mean distance of each kept row to its five nearest others, sorted.
@@ -64,7 +74,8 @@ class StoredRows:
         self.x = np.array(x, dtype=np.float64)[kept]
         self.uncertainty = np.array(uncertainty, dtype=np.float64)[kept]
         self._build_index()
-        self.own_gaps = self.gaps(self.x)
+        gaps, self.own_nearest = self._index.kneighbors(self.x, self.n_nearest)
+        self.own_gaps = gaps.mean(1)
         self.usual_gaps = np.zeros(len(self))
         if len(self) > 1:
             n_others = min(N_NEAREST, len(self) - 1)
@@ -85,9 +96,14 @@ class StoredRows:
     def __len__(self):
         return len(self.x)
 
+    @property
+    def n_nearest(self):
+        """Rows that plausibility looks at: five, or as many as there are."""
+        return min(N_NEAREST, len(self))
+
     def gaps(self, x):
         """Mean distance of encoded rows to the five nearest rows."""
-        gaps, _ = self._index.kneighbors(x, min(N_NEAREST, len(self)))
+        gaps, _ = self._index.kneighbors(x, self.n_nearest)
         return gaps.mean(1)
 
     def plausibility(self, x):
@@ -132,33 +148,35 @@ class StoredRows:
         gaps = np.append(0.0, self.usual_gaps)[n_gaps]
         return np.where(shares <= 0, np.inf, gaps)
 
-    def nearest(self, x):
-        """The five nearest rows.
+    def around(self, x, others):
+        """Rows around the given ones, and the nearest five of some others.
 
         Parameters
         ----------
         x : array of shape (n_rows, n_encoded)
             Encoded rows.
 
+        others : array of shape (n_rows, n_others)
+            Positions of stored rows.
+
         Returns
         -------
-        neighbors : ndarray of shape (n_rows, n_nearest, n_encoded)
-            The nearest first; fewer than five if fewer are stored.
-
-        gaps : ndarray of shape (n_rows,)
-            Mean distance to them.
+        around : ndarray of shape (n_rows, n_around, n_encoded)
+            Stored rows, with places far away instead of those that come again.
         """
-        n_nearest = min(N_NEAREST, len(self))
-        found = np.empty((len(x), n_nearest), dtype=np.intp)
-        gaps = np.empty(len(x))
+        n_around = min(N_AROUND, len(self))
+        found = np.empty((len(x), n_around), dtype=np.intp)
         for block in self._blocks(len(x)):
             distance = manhattan_distances(x[block], self.x)
-            near = distance.argpartition(n_nearest - 1, axis=1)[:, :n_nearest]
-            near_distance = np.take_along_axis(distance, near, 1)
-            order = near_distance.argsort(axis=1, kind="stable")
-            found[block] = np.take_along_axis(near, order, 1)
-            gaps[block] = np.take_along_axis(near_distance, order, 1).mean(1)
-        return self.x[found], gaps
+            found[block] = distance.argpartition(n_around - 1, axis=1)[:, :n_around]
+        theirs = self.own_nearest[others].reshape(len(x), -1)
+        # A row that comes twice would count twice: the second one is put far away.
+        both = np.concatenate([found, theirs], 1)
+        order = both.argsort(axis=1, kind="stable")
+        is_again = np.zeros(both.shape, dtype=bool)
+        ordered = np.take_along_axis(both, order, 1)
+        np.put_along_axis(is_again, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], 1)
+        return np.where(is_again[:, :, None], FAR, self.x[both])
 
     def nearest_sure(self, x, target, n_neighbors, max_gaps=None):
         """The nearest rows that are sure, each of them once.
@@ -184,6 +202,9 @@ class StoredRows:
 
         uncertainty : ndarray of shape (n_rows, n_found)
             As it was stored.
+
+        positions : ndarray of shape (n_rows, n_found)
+            Where they are stored.
         """
         sure = np.flatnonzero(self.uncertainty <= target)
         _, first = np.unique(self.x[sure], axis=0, return_index=True)
@@ -194,9 +215,10 @@ class StoredRows:
             distance = manhattan_distances(x[block], self.x[sure])
             if max_gaps is not None:
                 limit = max_gaps[block, None] * (1 + ROUNDING)
-                distance += np.where(self.own_gaps[sure] > limit, 1e9, 0.0)
+                distance += np.where(self.own_gaps[sure] > limit, FAR, 0.0)
             found[block] = distance.argsort(axis=1, kind="stable")[:, :n_found]
-        return self.x[sure][found], self.uncertainty[sure][found]
+        found = sure[found]
+        return self.x[found], self.uncertainty[found], found
 
     def _blocks(self, n_rows):
         return row_blocks(n_rows, 8 * len(self))

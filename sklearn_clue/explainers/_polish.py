@@ -15,6 +15,9 @@ N_SWEEPS = 4
 N_HALVINGS = 6
 N_ALONE = 4
 
+# Share of its way that a number is drawn back at first.
+FIRST = 0.05
+
 # A number this near to an atom of its column, in standard deviations, is put on it.
 NEXT_TO = 0.25
 
@@ -135,10 +138,11 @@ def _shorten(yardstick, candidates, is_drawn):
     origin = candidates.x - far
     (index,) = (far != 0).any(1).nonzero(as_tuple=True)
     least, most = far.new_zeros(len(far)), far.new_ones(len(far))
-    for _ in range(N_HALVINGS):
+    for step in range(N_HALVINGS):
         if not len(index):
             break
-        middle = (least + most) / 2
+        # Most numbers are as near as they can be: see first whether there is any room.
+        middle = (least + most) / 2 if step else most - FIRST
         trials = yardstick.judge(
             (origin + middle[:, None] * far)[index], candidates.rows[index]
         )
@@ -149,6 +153,7 @@ def _shorten(yardstick, candidates, is_drawn):
         candidates = replaced(candidates, index[fits], trials.keep(fits))
         most[index[fits]] = middle[index[fits]]
         least[index[~fits]] = middle[index[~fits]]
+        index = index if step else index[fits]
     return candidates
 
 

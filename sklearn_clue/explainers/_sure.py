@@ -26,19 +26,24 @@ from sklearn_clue.explainers._yardstick import (
     join,
 )
 
-# Candidates of a row that columns are put back of, that are brought nearer by slopes,
-# and that are polished to the end.
-N_PUT_BACK = 5
-N_APPROACH = 2
+# Candidates of a row and proposer that columns are put back of, by slopes; the best
+# candidates of a row, besides the best of each proposer, that are brought nearer by
+# rough slopes; those that are brought nearer by slopes of all draws, and polished.
+N_PUT_BACK = 4
+N_APPROACH = 3
+N_STEPS_ROUGH = 6
+N_LAST = 1
+N_STEPS = 5
 N_POLISH = 1
-N_STEPS = 8
 
 # The same without slopes.
 N_PUT_BACK_BLIND = 10
 N_POLISH_BLIND = 3
 
-# Columns of an answer cost so many times more in the next one.
+# Columns of an answer cost so many times more in the next one; and so many searches
+# may end at an answer that is there already.
 PRICE = 5.0
+N_RETRIES = 3
 
 
 class SureRows(NamedTuple):
@@ -68,7 +73,7 @@ def find_sure_rows(
     max_distance=None,
     n_neighbors=10,
     n_explanations=1,
-    proposers=("neighbors", "columns"),
+    proposers=("neighbors", "columns", "noise"),
     use_slopes=None,
 ):
     """Find for each row the nearest row that the model is sure about.
@@ -99,10 +104,10 @@ def find_sure_rows(
     n_explanations : int, default=1
         Answers per row, which change different columns.
 
-    proposers : sequence of str, default=("neighbors", "columns")
+    proposers : sequence of str, default=("neighbors", "columns", "noise")
         Who proposes: `"neighbors"`, `"columns"`, `"latents"`, `"noise"` (latents with
         the noise of the row kept), `"latent_neighbors"` (the same from the latents of
-        sure rows).
+        sure rows). Latents need slopes and a generator, and are left out without.
 
     use_slopes : bool or None, default=None
         None if the problem has slopes.
@@ -123,11 +128,11 @@ def find_sure_rows(
         x0, everyone, yardstick.uncertainty(x0, everyone), yardstick.gaps(x0)
     )
     (rows,) = (itself.uncertainty > target).nonzero(as_tuple=True)
-    answers = [itself]
+    answers = []
     if len(rows):
         search = _Search(yardstick, itself.keep(rows), use_slopes)
-        pool = search.propose(proposers, n_neighbors)
-        answers = search.answers(pool, n_explanations)
+        proposals = search.propose(proposers, n_neighbors)
+        answers = search.answers(proposals, n_explanations)
     return _as_sure_rows(yardstick, answers, itself, target, n_explanations)
 
 
@@ -141,42 +146,51 @@ class _Search:
     # Proposals --------------------------------------------------------------------
 
     def propose(self, proposers, n_neighbors):
-        """Collect and judge proposals."""
+        """Collect proposals and note whose they are."""
         yardstick, rows, stored = self.yardstick, self.rows, self.yardstick.stored
-        pool, neighbors = [self.itself], None
-        if stored is not None and n_neighbors:
+        proposals, neighbors = [self.itself], None
+        if stored is not None:
             neighbors = self._neighbors(n_neighbors)
         if "neighbors" in proposers and neighbors is not None:
-            pool.append(neighbors)
+            proposals.append(neighbors)
+        yardstick.is_rough = (
+            self.use_slopes
+        )  # what is improved by slopes is judged anew
+        yardstick.level_rough(rows, self.itself.uncertainty)
         if "columns" in proposers and stored is not None:
             moves = ColumnMoves(yardstick.problem.schema, stored.x)
             slope = None
             if self.use_slopes:
                 slope = slopes_towards(yardstick, self.itself, neighbors)
-            pool.append(
+            proposals.append(
                 propose_columns(yardstick, rows, moves, self.itself.uncertainty, slope)
             )
-        for kind in ("latents", "noise", "latent_neighbors"):
+        has_latents = self.use_slopes and yardstick.problem.has_latents
+        for kind in ("latents", "noise", "latent_neighbors") if has_latents else ():
             if kind in proposers:
                 starts = neighbors if kind == "latent_neighbors" else None
                 keep_noise = kind != "latents"
-                pool.append(propose_latents(yardstick, rows, keep_noise, starts))
-        return join(pool)
+                proposals.append(propose_latents(yardstick, rows, keep_noise, starts))
+        yardstick.is_rough = False
+        sizes = torch.tensor([len(each.x) for each in proposals])
+        self.source = torch.arange(len(sizes)).repeat_interleave(sizes)
+        return join(proposals)
 
     def _neighbors(self, n_neighbors):
         """Sure training rows near by, as far as constraints let them be."""
         yardstick, rows = self.yardstick, self.rows
-        x, uncertainty = yardstick.stored.nearest_sure(
+        x, uncertainty, positions = yardstick.stored.nearest_sure(
             yardstick.problem.x0[rows].numpy(),
             float(yardstick.target[0]),
             n_neighbors,
             yardstick.max_gap[rows].numpy(),
         )
-        x = torch.as_tensor(x)
+        yardstick.look_around(rows, positions)
         if not x.shape[1]:
             return None
         rows = rows.repeat_interleave(x.shape[1])
-        x, known = x.flatten(0, 1), torch.as_tensor(uncertainty).flatten()
+        x = torch.as_tensor(x).flatten(0, 1)
+        known = torch.as_tensor(uncertainty).flatten()
         # The predictor has been asked about them already, unless constraints change
         # them now.
         with torch.no_grad():
@@ -188,32 +202,35 @@ class _Search:
 
     # Answers ----------------------------------------------------------------------
 
-    def answers(self, pool, n_explanations):
+    def answers(self, proposals, n_explanations):
         """The answers of all rows, best first; rows without one more are left out."""
         yardstick = self.yardstick
         n_rows, n_columns = len(yardstick.target), len(yardstick.columns)
+        pool = self.itself
+        self._ask_less_plausible(proposals)
         answers, used = [], []  # and their columns
         is_open = torch.ones(n_rows, dtype=torch.bool)
-        for _ in range(n_explanations):
+        for _ in range(n_explanations + (N_RETRIES if n_explanations > 1 else 0)):
             pool = pool.keep(is_open[pool.rows])
             if not len(pool.x):
                 break
-            if not answers:
-                self._ask_less_plausible(pool)
-            pool = join([pool, self._improve(pool)])
+            pool = join([pool, self._improve(proposals, is_open)])
+            pool = join([pool, self._judge_again(proposals, pool, is_open)])
             if not answers:
                 self._compromise(pool)
-            pool = pool.keep(self._is_new(pool, used))
             finished = self._finish(pool.keep(yardstick.best(pool, self._n_polish)))
+            dear = finished.keep(yardstick.best(finished))
             finished = finished.keep(self._is_new(finished, used))
             best = finished.keep(yardstick.best(finished))
             answers.append(best)
-            changed = yardstick.changed(best.x, best.rows)
             used.append(torch.zeros(n_rows, n_columns, dtype=torch.bool))
-            used[-1][best.rows] = changed
-            is_open = used[-1].any(1)
-            is_dear = changed.double() @ yardstick.belongs.double() > 0
-            yardstick.price[best.rows] *= torch.where(is_dear, PRICE, 1.0)
+            used[-1][best.rows] = yardstick.changed(best.x, best.rows)
+            n_found = torch.stack([columns.any(1) for columns in used]).sum(0)
+            is_open = used[0].any(1) & (n_found < n_explanations)
+            # Also of a row that was found before, or it would be found again.
+            changed = yardstick.changed(dear.x, dear.rows).double()
+            is_dear = changed @ yardstick.belongs.double() > 0
+            yardstick.price[dear.rows] *= torch.where(is_dear, PRICE, 1.0)
         return answers
 
     @property
@@ -221,32 +238,49 @@ class _Search:
         return N_POLISH if self.use_slopes else N_POLISH_BLIND
 
     def _is_new(self, candidates, used):
-        """Whether candidates leave a column as it is of every answer so far."""
+        """Whether candidates change other columns than every answer so far."""
         changed = self.yardstick.changed(candidates.x, candidates.rows)
         is_new = torch.ones(len(candidates.rows), dtype=torch.bool)
         for columns in used:
-            is_new &= (columns[candidates.rows] & ~changed).any(1)
+            is_new &= (columns[candidates.rows] != changed).any(1)
         return is_new
 
-    def _improve(self, pool):
-        """Undo and shorten changes of the best candidates."""
+    def _improve(self, proposals, is_open):
+        """Undo and shorten changes of the best proposals of each proposer."""
         yardstick = self.yardstick
+        (index,) = is_open[proposals.rows].nonzero(as_tuple=True)
+        proposals, source = proposals.keep(index), self.source[index]
         if not self.use_slopes:
-            return put_back(
-                yardstick, pool.keep(yardstick.best(pool, N_PUT_BACK_BLIND))
-            )
-        starts = pool.keep(yardstick.best(pool, N_PUT_BACK))
-        lean = put_back_by_slope(yardstick, starts)
-        index = yardstick.best(lean, N_APPROACH)
-        starts = join([lean.keep(index), self._least_uncertain(pool)])
-        return join([lean, approach(yardstick, starts, N_STEPS)])
+            best = yardstick.best(proposals, N_PUT_BACK_BLIND, source)
+            stuck = self._least_uncertain(proposals)
+            return join([put_back(yardstick, proposals.keep(best)), stuck])
+        best = yardstick.best(proposals, N_PUT_BACK, source)
+        yardstick.is_rough = True
+        lean = put_back_by_slope(yardstick, proposals.keep(best))
+        chosen = yardstick.best(lean, 1, source[best]), yardstick.best(lean, N_APPROACH)
+        lean = lean.keep(torch.cat(chosen).unique())
+        seen = join([lean, approach(yardstick, lean, N_STEPS_ROUGH)])
+        yardstick.is_rough = False
+        lean = seen.keep(yardstick.best(seen, N_LAST))
+        starts = join([lean, self._least_uncertain(proposals)])
+        return approach(yardstick, starts, N_STEPS)
 
-    def _least_uncertain(self, pool):
-        """Of rows without a good candidate the least uncertain one, to start from."""
-        is_asked = ~torch.isnan(pool.uncertainty) & ~self._has_good(pool)[pool.rows]
+    def _least_uncertain(self, proposals):
+        """Of rows without a good proposal the least uncertain one, to start from."""
+        is_asked = ~torch.isnan(proposals.uncertainty)
+        is_asked &= ~self._has_good(proposals)[proposals.rows]
         (index,) = is_asked.nonzero(as_tuple=True)
-        first = first_of_each(pool.rows[index], pool.uncertainty[index], 1)
-        return pool.keep(index[first])
+        first = first_of_each(proposals.rows[index], proposals.uncertainty[index], 1)
+        return proposals.keep(index[first])
+
+    def _judge_again(self, proposals, pool, is_open):
+        """Of rows without a good candidate, judge the best proposals as they are."""
+        yardstick = self.yardstick
+        is_wanted = (is_open & ~self._has_good(pool))[proposals.rows]
+        (index,) = is_wanted.nonzero(as_tuple=True)
+        proposals, source = proposals.keep(index), self.source[index]
+        best = proposals.keep(yardstick.best(proposals, N_PUT_BACK, source))
+        return yardstick.judge(best.x, best.rows)
 
     def _finish(self, candidates):
         yardstick = self.yardstick
@@ -299,18 +333,17 @@ def _as_sure_rows(yardstick, answers, itself, target, n_explanations):
         values[:, None].repeat(1, n_explanations)
         for values in (itself.uncertainty, itself.gap)
     )
-    n_found = torch.ones(len(x), dtype=torch.long)
-    for k, answer in enumerate(answers):
-        rows = answer.rows
-        x[rows, k:] = answer.x[:, None]
-        uncertainty[rows, k:] = answer.uncertainty[:, None]
-        gap[rows, k:] = answer.gap[:, None]
-        n_found[rows] = k + 1
-    for k in range(1, n_explanations):
-        is_missing = n_found <= k
-        x[is_missing, k] = x[is_missing, 0]
-        uncertainty[is_missing, k] = uncertainty[is_missing, 0]
-        gap[is_missing, k] = gap[is_missing, 0]
+    n_found = torch.zeros(len(x), dtype=torch.long)
+    for answer in answers:
+        rows, place = answer.rows, n_found[answer.rows]
+        for values, new in ((x, answer.x), (uncertainty, answer.uncertainty)):
+            values[rows, place] = new
+        gap[rows, place] = yardstick.gaps(answer.x)
+        n_found[rows] += 1
+    n_found = n_found.clamp_min(1)  # a row that is sure is its own answer
+    is_missing = torch.arange(n_explanations) >= n_found[:, None]
+    for values in (x, uncertainty, gap):
+        values[is_missing] = values[:, :1].expand_as(values)[is_missing]
     plausibility = yardstick.shares(gap.flatten()).view_as(gap)
     return SureRows(
         x=x,

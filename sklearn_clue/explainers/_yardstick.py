@@ -12,6 +12,9 @@ import torch
 # Rows that the predictor is asked about at once.
 BLOCK = 1024
 
+# Rows whose surroundings are looked at together.
+FEW = 64
+
 # What is nearer by less than this is not nearer.
 ROUNDING = 1e-9
 
@@ -90,7 +93,13 @@ class Yardstick:
         What a change of one unit costs: 1, unless a change of other columns is wanted.
 
     n_judged : Tensor of shape (n_rows,)
-        Candidates of each row that the predictor was asked about.
+        Candidates of each row that the predictor was asked about. A slope counts as
+        two, rough judgements do not count.
+
+    is_rough : bool
+        Whether to ask `problem.rough` instead of `problem.uncertainty`, if there is
+        one: the same up to some noise, from part of the draws, to choose what is
+        worth asking about.
     """
 
     def __init__(
@@ -104,6 +113,9 @@ class Yardstick:
     ):
         self.problem, self.stored = problem, stored
         x0 = problem.x0
+        self._around = self._place = None
+        self.is_rough = False
+        self._offset = x0.new_zeros(len(x0))  # of rough judgements
         self.n_judged = torch.zeros(len(x0), dtype=torch.long)
         self.price = torch.ones_like(x0)
         self.target = x0.new_full((len(x0),), target)
@@ -153,10 +165,62 @@ class Yardstick:
         differs = (x != self.problem.x0[rows]).to(x.dtype)
         return differs @ self.belongs.T.to(x.dtype) > 0
 
-    def gaps(self, x):
+    def look_around(self, rows, others):
+        """From now on, find the nearest training rows of candidates around their row.
+
+        What is found there is at most nearer than it seems, and at a tenth of the
+        cost.
+
+        Parameters
+        ----------
+        rows : LongTensor of shape (n_open,)
+            The rows that candidates will be for.
+
+        others : ndarray of shape (n_open, n_others)
+            Positions of stored rows whose surroundings matter as well.
+        """
+        around = self.stored.around(self.problem.x0[rows].numpy(), others)
+        self._around = torch.as_tensor(around)
+        self._place = torch.full((len(self.problem.x0),), -1)
+        self._place[rows] = torch.arange(len(rows))
+
+    def nearest(self, x, rows):
+        """The five nearest training rows around each row, and the mean distance.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n_candidates, n_encoded)
+            Encoded rows.
+
+        rows : LongTensor of shape (n_candidates,)
+            The row that each is meant for.
+
+        Returns
+        -------
+        neighbors : Tensor of shape (n_candidates, n_nearest, n_encoded)
+            In no particular order.
+
+        gaps : Tensor of shape (n_candidates,)
+            Mean distance to them.
+        """
+        n_nearest = self.stored.n_nearest
+        gaps = x.new_zeros(len(x))
+        neighbors = x.new_zeros(len(x), n_nearest, x.shape[1])
+        # Few at a time: what is around them should fit the cache.
+        for block in torch.arange(len(x)).split(FEW):
+            around = self._around[self._place[rows[block]]]
+            distance = (around - x[block, None]).abs_().sum(2)
+            near, index = distance.topk(n_nearest, largest=False)
+            gaps[block] = near.mean(1)
+            neighbors[block] = around[torch.arange(len(block))[:, None], index]
+        return neighbors, gaps
+
+    def gaps(self, x, rows=None):
         """Mean distances to the five nearest training rows; zero if none are stored."""
         if self.stored is None or not len(x):
             return x.new_zeros(len(x))
+        if rows is not None and self._around is not None:
+            return self.nearest(x, rows)[1]
         return torch.as_tensor(self.stored.gaps(x.numpy()))
 
     def shares(self, gaps):
@@ -172,7 +236,19 @@ class Yardstick:
             return x.new_zeros(0)
         blocks = zip(x.split(BLOCK), rows.split(BLOCK), strict=True)
         with torch.no_grad():
-            return torch.cat([self.problem.uncertainty(*block) for block in blocks])
+            return torch.cat([self._ask(*block) for block in blocks])
+
+    def _ask(self, x, rows):
+        if self.is_rough and hasattr(self.problem, "rough"):
+            return self.problem.rough(x, rows) + self._offset[rows]
+        return self.problem.uncertainty(x, rows)
+
+    def level_rough(self, rows, uncertainty):
+        """Make rough judgements agree with the true ones at the rows themselves."""
+        if hasattr(self.problem, "rough"):
+            with torch.no_grad():
+                rough = self.problem.rough(self.problem.x0[rows], rows)
+            self._offset[rows] = uncertainty - rough
 
     def with_slopes(self, candidates):
         """Ask for uncertainty and slope of candidates; that counts as two judgements.
@@ -198,7 +274,7 @@ class Yardstick:
         for x, rows in zip(*blocks, strict=True):
             x = x.clone().requires_grad_()
             with torch.enable_grad():
-                value = self.problem.uncertainty(x, rows)
+                value = self._ask(x, rows)
                 # Sum, not mean: a slope must not depend on who shares its batch.
                 (slope,) = torch.autograd.grad(value.sum(), x)
             values.append(value.detach())
@@ -207,6 +283,8 @@ class Yardstick:
 
     def count(self, rows, n=1):
         """Count judgements of the candidates of some rows."""
+        if self.is_rough and hasattr(self.problem, "rough"):
+            return
         self.n_judged += n * torch.bincount(rows, minlength=len(self.n_judged))
 
     def judge(self, x, rows, ask=None):
@@ -231,7 +309,9 @@ class Yardstick:
         """
         with torch.no_grad():
             x = self.problem.valid(x, rows)
-        judged = Candidates(x, rows, torch.full_like(x[:, 0], torch.nan), self.gaps(x))
+        judged = Candidates(
+            x, rows, torch.full_like(x[:, 0], torch.nan), self.gaps(x, rows)
+        )
         is_asked = self.is_near(judged) if ask is None else self.is_near(judged) & ask
         uncertainty = judged.uncertainty
         uncertainty[is_asked] = self.uncertainty(x[is_asked], rows[is_asked])
@@ -249,15 +329,17 @@ class Yardstick:
         is_sure = candidates.uncertainty <= self.target[candidates.rows]
         return is_sure & self.is_near(candidates)
 
-    def best(self, candidates, n=1, is_open=None):
-        """Positions of the n cheapest good candidates of each row, cheapest first."""
-        is_good = self.is_good(candidates)
-        if is_open is not None:
-            is_good &= is_open
-        (good,) = is_good.nonzero(as_tuple=True)
+    def best(self, candidates, n=1, source=None):
+        """Positions of the n cheapest good candidates of each row, cheapest first.
+
+        With `source`, a number of each candidate, of each source apart.
+        """
+        (good,) = self.is_good(candidates).nonzero(as_tuple=True)
+        group = candidates.rows[good]
+        if source is not None and len(good):
+            group = group * (source.max() + 1) + source[good]
         cost = self.cost(candidates.x[good], candidates.rows[good])
-        order = good[first_of_each(candidates.rows[good], cost, n)]
-        return order
+        return good[first_of_each(group, cost, n)]
 
 
 def first_of_each(rows, value, n):

@@ -73,13 +73,13 @@ def test_rows_of_zero_weight_and_too_many_rows_are_not_stored():
 def test_nearest_sure_rows_come_once_and_the_plausible_first():
     train = np.array([[0.0], [1.0], [1.0], [1.1], [1.2], [1.3], [2.0], [9.0]])
     stored = StoredRows(train, np.array([5, 0, 0, 0, 0, 0, 0, 0.0]))
-    rows, uncertainty = stored.nearest_sure(np.zeros((1, 1)), 1.0, 3)
+    rows, uncertainty, _ = stored.nearest_sure(np.zeros((1, 1)), 1.0, 3)
     np.testing.assert_array_equal(rows[0, :, 0], [1.0, 1.1, 1.2])
     assert (uncertainty == 0).all()
     # 9.0 is far from all others, and 2.0 farther than the rest.
-    rows, _ = stored.nearest_sure(np.full((1, 1), 8.0), 1.0, 2, np.array([0.5]))
+    rows, *_ = stored.nearest_sure(np.full((1, 1), 8.0), 1.0, 2, np.array([0.5]))
     np.testing.assert_array_equal(rows[0, :, 0], [1.3, 1.2])
-    rows, _ = stored.nearest_sure(np.zeros((1, 1)), 1.0, 99)
+    rows, *_ = stored.nearest_sure(np.zeros((1, 1)), 1.0, 99)
     assert rows.shape[1] == 6  # all there are
 
 
@@ -91,7 +91,6 @@ def test_answers_do_not_depend_on_other_rows_and_survive_pickling():
     loaded = pickle.loads(pickle.dumps(stored))
     for method, more in (
         (stored.gaps, ()),
-        (stored.nearest, ()),
         (stored.nearest_sure, (0.5, 4)),
     ):
         together = method(query, *more)

@@ -8,6 +8,7 @@ from sklearn_clue.explainers._sure import find_sure_rows
 from sklearn_clue.schema import FeatureSchema
 
 EVERYONE = ("neighbors", "columns", "latents", "noise", "latent_neighbors")
+DEFAULT = ("neighbors", "columns", "noise")
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,7 @@ def test_compromises_are_marked_and_never_less_sure(train):
     assert (near.distance <= 0.4).all()
     assert (near.uncertainty[:, 0] < bowl(problem.x0)).all()
     # Sure but less plausible than demanded comes before unsure.
-    strict = find_sure_rows(problem, 0.01, stored=stored, demand=1.0, margin=0.0)
+    strict = find_sure_rows(problem, 0.1, stored=stored, demand=1.0, margin=0.0)
     assert strict.is_sure.all() and not strict.is_plausible.any()
     # Nothing can be changed.
     fixed = AnalyticProblem(x0[:1], bowl, low=x0[:1], high=x0[:1])
@@ -98,9 +99,12 @@ def test_compromises_are_marked_and_never_less_sure(train):
 
 
 def test_answers_change_different_columns(train):
-    problem = AnalyticProblem([[1.0, 1.1, 1.2, 1.3]], lambda x: x.sum(1))
-    stored = stored_rows(train, lambda x: x.sum(1))
-    found = find_sure_rows(problem, 3.8, stored=stored, n_explanations=3)
+    def tilted(x):
+        return x @ torch.tensor([1.0, 0.9, 0.8, 0.7]).double()
+
+    problem = AnalyticProblem([[1.0, 1.1, 1.2, 1.3]], tilted)
+    stored = stored_rows(train, tilted)
+    found = find_sure_rows(problem, 3.0, stored=stored, n_explanations=3)
     assert found.n_found[0] == 3 and found.is_sure.all()
     sets = {tuple((x != problem.x0[0]).tolist()) for x in found.x[0]}
     assert len(sets) == 3
@@ -117,7 +121,7 @@ def wave(x):
     return x.square().sum(1) + torch.sin(3 * x[:, 0]) + x[:, 1] * x[:, 2]
 
 
-@pytest.mark.parametrize("proposers", [("neighbors",), EVERYONE])
+@pytest.mark.parametrize("proposers", [("neighbors",), DEFAULT])
 def test_rows_do_not_depend_on_each_other_and_judgements_are_bounded(train, proposers):
     x0 = np.random.default_rng(1).normal(size=(12, 4)) + 1.5
     stored = stored_rows(train, wave)
@@ -130,4 +134,4 @@ def test_rows_do_not_depend_on_each_other_and_judgements_are_bounded(train, prop
         alone = find_sure_rows(AnalyticProblem(x0[i : i + 1], wave), 1.0, **ask)
         torch.testing.assert_close(alone.x[0], together.x[i], atol=1e-9, rtol=0)
         assert alone.n_judged[0] == together.n_judged[i]
-    assert together.n_judged.max() <= (250 if proposers == EVERYONE else 180)
+    assert together.n_judged.max() <= (200 if proposers == DEFAULT else 100)

@@ -1,0 +1,46 @@
+"""How plausible rows are, beside the training rows of an explainer."""
+
+from sklearn_clue.evaluation._scores import _encode, _to_explainer
+
+
+def plausibility(explainer, X):
+    """Tell how plausible rows are: the share of training rows that are not less so.
+
+    A row is plausible if there are training rows near by. This is the share of
+    training rows whose mean l1 distance to their five nearest other training rows, in
+    encoded space, is at least that of the given row to its five nearest. Ties count
+    half, and a training row that equals the given one is one of its five.
+
+    Parameters
+    ----------
+    explainer : explainer or Pipeline
+        A fitted explainer that stores training rows, or a pipeline that ends in one.
+
+    X : {array-like, DataFrame} of shape (n_samples, n_features)
+        Rows, as the explainer takes them.
+
+    Returns
+    -------
+    plausibility : ndarray of shape (n_samples,)
+        Between 0, farther from the training rows than any of them, and 1. New rows of
+        the same origin have 0.5 on average.
+
+    See Also
+    --------
+    relevance : Distances between rows and counterfactuals, or to the data.
+
+    Notes
+    -----
+    Of very many training rows the explainer keeps some thousands, and all distances
+    are to these. In many dimensions a row with one impossible value can be as near to
+    others as most rows are: plausibility says that a row looks like the data, not that
+    nothing is wrong with it.
+    """
+    inner, _ = _to_explainer(explainer, X)
+    stored = getattr(inner, "_stored", None)
+    if stored is None:
+        raise ValueError(
+            f"This {type(inner).__name__} stores no training rows, beside which rows "
+            "could be judged. Fit it with n_neighbors above 0."
+        )
+    return stored.plausibility(_encode(explainer, X))
