@@ -550,6 +550,17 @@ class NetworkMembers:
         self.intercepts = intercepts
         self.head = head
 
+    def thinned(self, n_members):
+        """So many of the networks, evenly spaced; None if there are no more."""
+        n_all = len(self.coefs[0])
+        if n_all <= n_members:
+            return None
+        kept = torch.linspace(0, n_all - 1, n_members).round().long()
+        parts = (
+            [part[kept] for part in parts] for parts in (self.coefs, self.intercepts)
+        )
+        return NetworkMembers(*parts, self.head)
+
     def __call__(self, x):
         x = x.to(self.coefs[0].dtype)
         # Whole tiles, and reductions in double precision: as in prediction.

@@ -20,6 +20,9 @@ from sklearn_clue.uncertainty import Uncertainty, weighted_sum
 BYTES_TO_JUDGE = 2**16
 BYTES_TO_IMPUTE = 2**15
 
+# Networks that are enough to tell what is worth asking all of them about.
+N_ROUGH = 20
+
 
 def judge(provider, x):
     """Ask a provider about encoded rows.
@@ -116,6 +119,7 @@ class SearchProblem:
         self.low, self.high = (
             (None, None) if limits is None else map(torch.as_tensor, limits)
         )
+        self._rough = getattr(provider, "thinned", lambda n_members: None)(N_ROUGH)
         self._before = before
         self._tables = tables if takes_tables(provider) else None
         self._valid = _clip_pixels if schema is None else ValidRows(schema)
@@ -193,6 +197,16 @@ class SearchProblem:
     def uncertainty(self, x, rows):
         """Ask about valid rows for the uncertainty to lower."""
         return self.weigh(self.judge(x, rows)[0])
+
+    @property
+    def rough(self):
+        """Like `uncertainty`, by some of the networks; there if that is a saving."""
+        if self._rough is None:
+            raise AttributeError("There are too few networks to ask some of them.")
+        return self._ask_roughly
+
+    def _ask_roughly(self, x, rows):
+        return self.weigh(judge(self._rough, x)[0])
 
     def valid(self, x, rows):
         """Make rows that the user could have, within the limits."""

@@ -208,7 +208,7 @@ class AsksForSureRows:
         X = self._check_rows(X, reset=False)
         shown = self._space.display(X)
         x0 = self._space.encode_display(shown)
-        found, _ = stored.nearest_sure(x0, self._target(), n_neighbors)
+        found, *_ = stored.nearest_sure(x0, self._target(), n_neighbors)
         return [
             self._space.decode(
                 rows,

@@ -1,5 +1,6 @@
 """Models with gradients: networks, alone and in ensembles, as modules of torch."""
 
+import copy
 from functools import partial
 
 import numpy as np
@@ -54,6 +55,15 @@ class EnsembleProvider:
         self.scale = np.ones(1) if scale is None else np.asarray(scale)
         self.threshold = threshold
 
+    def thinned(self, n_members):
+        """The same by so many of the networks; None if that is no saving."""
+        thin = getattr(self.members, "thinned", lambda n_members: None)(n_members)
+        if thin is None:
+            return None
+        provider = copy.copy(self)
+        provider.members = thin
+        return provider
+
     def uncertainty(self, x):
         if self.is_classification:
             proba = self.members(x)
@@ -77,6 +87,11 @@ class AffineInputs:
         for name, default in _OPTIONAL.items():
             setattr(self, name, getattr(provider, name, default))
         self.is_classification = provider.is_classification
+
+    def thinned(self, n_members):
+        """See `EnsembleProvider`."""
+        thin = getattr(self.provider, "thinned", lambda n_members: None)(n_members)
+        return None if thin is None else AffineInputs(thin, self.offset, self.factor)
 
     def uncertainty(self, x):
         """Judge encoded rows; see `UncertaintyProvider`."""
