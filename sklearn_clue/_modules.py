@@ -189,7 +189,12 @@ class ValidRows(nn.Module):
         super().__init__()
         self.blocks = schema.blocks
         gapped = [column for column in schema.numbers if column.has_gap]
-        rounded = [column for column in schema.numbers if column.decimals is not None]
+        # Files from before there were decimals know of whole numbers only.
+        rounded = [
+            column
+            for column in schema.numbers
+            if column.is_integer or column.decimals is not None
+        ]
         for name, positions in (
             ("described", schema.described_index),
             ("gaps", [column.gap_position for column in gapped]),
@@ -201,7 +206,7 @@ class ValidRows(nn.Module):
         for name, values in (
             ("center", [column.center for column in rounded]),
             ("scale", [column.scale for column in rounded]),
-            ("steps", [10.0**column.decimals for column in rounded]),
+            ("steps", [10.0 ** (column.decimals or 0) for column in rounded]),
             ("low", [c.low if c.is_integer else -infinity for c in rounded]),
             ("high", [c.high if c.is_integer else infinity for c in rounded]),
         ):
