@@ -41,7 +41,10 @@ TRUSTED_TYPES = (
 # The form of what `__getstate__` returns, of all estimators together. Whoever changes
 # it raises this number, teaches `_unpack_state` to read the older forms as well, and
 # adds a file of the new form to tests/reference.
-STATE_VERSION = 2
+STATE_VERSION = 3
+
+# Older forms than this were never released.
+OLDEST_VERSION = 3
 
 _STAMP = "_sklearn_clue_state"
 
@@ -85,6 +88,12 @@ class VersionedState:
                 f"sklearn_clue {stamp['written_by']}, and sklearn_clue {__version__} "
                 f"reads versions up to {STATE_VERSION}. Install sklearn_clue "
                 f"{stamp['written_by']} or newer to load it."
+            )
+        if stamp["version"] < OLDEST_VERSION:
+            raise ValueError(
+                f"The saved {name} has state version {stamp['version']}, which was "
+                f"written before the first release, and sklearn_clue {__version__} "
+                f"reads versions from {OLDEST_VERSION}. Fit the model again."
             )
         if stamp["checksum"] != checksum(state):
             raise ValueError(

@@ -38,6 +38,7 @@ INSTANCES = [
     BayesianMLPClassifier(**TINY),
     BayesianMLPRegressor(**TINY),
     CLUEExplainer(LogisticRegression(), TINY_VAE),
+    CLUEExplainer(LogisticRegression(), TINY_VAE, distance_weight=2.0),
     CLUEExplainer(BayesianMLPClassifier(**TINY), TINY_VAE),
     CLUEExplainer(BayesianMLPRegressor(**TINY), TINY_VAE),
     CLUEExplainerCV(LogisticRegression(), TINY_VAE, distance_weights=[1.0], cv=2),

@@ -258,7 +258,7 @@ def test_missing_values_are_never_highlighted():
     assert explanation.changes["highlighted"].tolist() == [False, False, True, False]
     assert np.isnan(explanation.changes["percentile_before"][0])
     json.dumps(explanation.to_dict(), allow_nan=False)
-    assert "90.0 → 10.0" in explanation.summary()
+    assert "90 → 10" in explanation.summary()
 
 
 def test_nullable_columns():
@@ -319,7 +319,7 @@ def test_to_dict_is_json(explanation):
     facts = json.loads(json.dumps(explanation.to_dict(), allow_nan=False))
     assert facts == explanation.to_dict()
     assert facts["unit"] == "nats" and facts["threshold"] == 0.45
-    assert [feature["decimals"] for feature in facts["features"]] == [0, None, 3]
+    assert [feature["decimals"] for feature in facts["features"]] == [0, None, 2]
     row = facts["rows"][0]
     assert row["row"] == "a"
     assert row["changes"][0] == {
@@ -421,13 +421,13 @@ def test_summary(explanation):
         "a: priors 90 → 20; entropy 0.40 → 0.10 nats; prediction no → yes."
     )
     assert second == (
-        f"b: {HOSTILE} felony → misdemeanour <b> and pH 3.200 → 3.450; entropy 0.47 → "
+        f"b: {HOSTILE} felony → misdemeanour <b> and pH 3.20 → 3.45; entropy 0.47 → "
         "0.13 nats, below the threshold of 0.45; plain auto-encoding alone leads to "
         "0.20, most of the way; prediction unchanged (yes)."
     )
     assert third.startswith("c: nothing changes, no surer row was found nearby;")
     assert fourth.startswith(
-        "d: no feature moves by 15 percentile points or more (most: pH 3.500 → 3.640, "
+        "d: no feature moves by 15 percentile points or more (most: pH 3.50 → 3.64, "
         "14 points);"
     )
     assert fourth.endswith("; the search had not settled after 35 steps.")
@@ -452,13 +452,13 @@ def test_summary_does_not_round_up_to_what_it_denies(explanation):
     rows = explanation.counterfactuals.copy()
     rows.loc["d", "pH"] = 3.648
     summary = replace(explanation, counterfactuals=rows).summary()
-    assert "(most: pH 3.500 → 3.648, 14 points)" in summary
+    assert "(most: pH 3.50 → 3.65, 14 points)" in summary
 
 
 def test_summary_of_many_changes():
     X = np.vstack([np.arange(9.0), np.arange(9.0) + 50])
     explanation = make_explanation(X, X[::-1])
-    assert "x5 5.0 → 55.0 and 3 more; entropy" in explanation.summary()
+    assert "x5 5 → 55 and 3 more; entropy" in explanation.summary()
 
 
 @pytest.mark.parametrize(
@@ -575,7 +575,7 @@ def test_notebook_table_is_side_by_side(explanation):
         "felony",
         "→\xa0misdemeanour <b>",
     ]
-    assert lines[4][3:5] == ["3.200", "↑\xa03.450"]
+    assert lines[4][3:5] == ["3.20", "↑\xa03.45"]
     assert lines[5][:3] == ["entropy (nats)", " 0.40", " 0.10"]
     assert lines[6][:3] == ["after plain auto-encoding", "", " 0.35"]
     assert lines[7][:3] == ["prediction", "no", "yes"]
@@ -649,14 +649,14 @@ def test_page_lists_all_rows(tmp_path, explanation):
         "1",
         "90 → 20",
         "felony",
-        "3.900",
+        "3.90",
     ]
     assert cells.lines[0][6] == "candidates"
     assert cells.lines[2][6] == (
         "2"
         "entropy 0.12, distance 1.00, found 2 times, priors 30, "
-        f"{HOSTILE} misdemeanour <b>, pH 3.450"
-        f"entropy 0.14, distance 2.00, priors 30, {HOSTILE} misdemeanour <b>, pH 3.450"
+        f"{HOSTILE} misdemeanour <b>, pH 3.45"
+        f"entropy 0.14, distance 2.00, priors 30, {HOSTILE} misdemeanour <b>, pH 3.45"
     )
     assert "Distance weight: 2.00; rejected above: 0.45 nats." in page
     # Self-contained.

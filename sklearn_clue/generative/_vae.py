@@ -476,12 +476,6 @@ class VAEEncoder(ClassNamePrefixFeaturesOutMixin, BaseGenerative):
             )
         return X
 
-    def _unpack_state(self, state):
-        state = super()._unpack_state(state)
-        if "module_" in state:  # files of state version 2 hold the parameter only
-            state.setdefault("_image_shape", state["module_"].config.image_shape)
-        return state
-
     def _check_image_shape(self):
         """Channels, height and width of images; None for tables."""
         if self.image_shape is None:

@@ -242,13 +242,17 @@ def test_an_interrupt_keeps_what_was_trained(epoch, n_members, monkeypatch):
     assert model.predict_proba(X).shape == (80, 2)
 
 
-def test_an_interrupt_before_the_first_epoch_leaves_nothing(monkeypatch):
+@pytest.mark.parametrize("is_fitted", [False, True])
+def test_an_interrupt_before_the_first_epoch_changes_nothing(is_fitted, monkeypatch):
     X, y = _data()
-    model = DeepEnsembleClassifier(**TINY).fit(X, y)
+    model = DeepEnsembleClassifier(**TINY)
+    before = model.fit(X, y).predict_proba(X) if is_fitted else None
     _interrupt(monkeypatch, 1)
     with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    assert not hasattr(model, "coefs_")
+        model.fit(X[:40], y[:40])
+    assert hasattr(model, "coefs_") == is_fitted
+    if is_fitted:
+        assert_array_equal(model.predict_proba(X), before)
 
 
 def test_callbacks_see_the_epochs_and_may_stop():

@@ -46,7 +46,7 @@ def tiny_explainer(estimator=None, **settings):
     return CLUEExplainer(
         LogisticRegression() if estimator is None else estimator,
         VAEEncoder(2, (20,), max_iter=20, random_state=0),
-        **({"max_iter": 10, "random_state": 0} | settings),
+        **({"distance_weight": 2.0, "max_iter": 10, "random_state": 0} | settings),
     )
 
 

@@ -24,7 +24,9 @@ def test_step_from_a_model_with_a_known_gradient(step_size):
     X = pd.DataFrame({"a": rng.normal(5, 2, 200), "b": rng.normal(0, 0.1, 200)})
     y = X["a"] + 20 * X["b"] + rng.normal(size=200) > 5
     explainer = LocalSensitivityExplainer(
-        LogisticRegression(), step_size=step_size
+        LogisticRegression(),
+        step_size=step_size,
+        feature_ranges={"a": (None, None), "b": (None, None)},
     ).fit(X, y)
     model = explainer.estimator_
     spread = X.std(ddof=0).to_numpy()
@@ -60,7 +62,11 @@ class Ramp(torch.nn.Module):
 )
 def test_kinds_of_uncertainty(kind, moves):
     X = np.random.default_rng(0).normal(3, 2, (100, 2))
-    explainer = LocalSensitivityExplainer(Ramp([0.5, -1.5]), uncertainty=kind)
+    explainer = LocalSensitivityExplainer(
+        Ramp([0.5, -1.5]),
+        uncertainty=kind,
+        feature_ranges={0: (None, None), 1: (None, None)},
+    )
     explanation = explainer.fit(X, X[:, 0]).explain(X[:5])
     spread = X.std(0)
     expected = X[:5] - moves * spread * spread * [0.5, -1.5]
@@ -73,7 +79,9 @@ def test_categories_flip_where_the_step_closes_the_gap(step_size, flips):
     X = pd.DataFrame({"a": rng.normal(size=200), "job": rng.choice(list("xyz"), 200)})
     y = X["a"] + 2 * (X["job"] == "x") + rng.normal(size=200) > 1
     explainer = LocalSensitivityExplainer(
-        make_pipeline(TabularEncoder(), LogisticRegression()), step_size=step_size
+        make_pipeline(TabularEncoder(), LogisticRegression()),
+        step_size=step_size,
+        feature_ranges={"a": (None, None)},
     ).fit(X, y)
     encoder, model = explainer.estimator_.named_steps.values()
     x = encoder.transform(X)

@@ -221,6 +221,7 @@ def test_boolean_images_come_back_as_they_are():
     explainer = CLUEExplainer(
         tiny("CLUE").estimator,
         VAEEncoder(2, (5,), image_shape=(4, 4), max_iter=3, random_state=0),
+        distance_weight=2.0,
         max_iter=3,
         random_state=0,
     ).fit(X, y)

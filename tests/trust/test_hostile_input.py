@@ -651,6 +651,8 @@ VERBS = {
     "vaeac": ["transform", "sample", "score_samples"],
     "two-level": ["score_samples"],
     "clue": ["predict", "predict_proba", "predict_uncertainty", "rejects", "explain"],
+    "clue-lambda": ["explain"],
+    "neighbors": ["predict", "rejects", "explain"],
     "sensitivity": ["predict", "rejects", "explain"],
     "ufido": ["predict", "rejects", "explain"],
 }

@@ -372,6 +372,14 @@ def test_newer_states_are_refused_by_name(models, monkeypatch):
             pickle.loads(data)
 
 
+def test_states_from_before_the_first_release_are_refused(models, monkeypatch):
+    with monkeypatch.context() as past:
+        past.setattr(persistence, "STATE_VERSION", 2)
+        data = pickle.dumps(models["encoder"])
+    with pytest.raises(ValueError, match="state version 2, .* Fit the model again"):
+        pickle.loads(data)
+
+
 def test_states_without_a_version_are_refused(models):
     state = models["encoder"].__getstate__()
     del state["_sklearn_clue_state"]
