@@ -11,6 +11,7 @@ from sklearn_clue.encoding import TabularEncoder
 from sklearn_clue.explainers import (
     CLUEExplainer,
     CLUEExplainerCV,
+    GroupExplainer,
     LocalSensitivityExplainer,
     NeighborExplainer,
     UFIDOExplainer,
@@ -27,6 +28,7 @@ __all__ = [
     "DeepEnsembleClassifier",
     "DeepEnsembleRegressor",
     "Explanation",
+    "GroupExplainer",
     "LocalSensitivityExplainer",
     "NeighborExplainer",
     "PredictedNoiseRegressor",

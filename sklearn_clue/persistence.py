@@ -24,6 +24,7 @@ TRUSTED_TYPES = (
     "sklearn_clue.evaluation._ground_truth.GroundTruth",
     "sklearn_clue.explainers._clue.CLUEExplainer",
     "sklearn_clue.explainers._clue.CLUEExplainerCV",
+    "sklearn_clue.explainers._groups.GroupExplainer",
     "sklearn_clue.explainers._neighbor_explainer.NeighborExplainer",
     "sklearn_clue.explainers._neighbors.StoredRows",
     "sklearn_clue.explainers._sensitivity.LocalSensitivityExplainer",

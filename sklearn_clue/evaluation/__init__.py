@@ -1,5 +1,6 @@
 """Evaluation: how much explanations explain, and how far they go for it."""
 
+from sklearn_clue.evaluation._attribution import attribute_uncertainty
 from sklearn_clue.evaluation._comparison import evaluate_explainers
 from sklearn_clue.evaluation._ground_truth import GroundTruth
 from sklearn_clue.evaluation._scores import (
@@ -15,6 +16,7 @@ from sklearn_clue.evaluation._scores import (
 __all__ = [
     "EXPLANATION_SCORERS",
     "GroundTruth",
+    "attribute_uncertainty",
     "evaluate_explainers",
     "informativeness",
     "knee_point",

@@ -1,0 +1,591 @@
+"""Rejected rows in groups: those that one common change makes sure."""
+
+from functools import partial
+from numbers import Integral
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import check_random_state, gen_batches, get_tags
+
+from sklearn_clue import _tables, _words
+from sklearn_clue._torch import one_thread
+from sklearn_clue._validation import (
+    DocLinkMixin,
+    HasMethods,
+    Interval,
+    StrOptions,
+    check_is_fitted,
+    fit_context,
+)
+from sklearn_clue.explainers import _parts
+from sklearn_clue.explainers._clue import CLUEExplainer
+from sklearn_clue.explainers._common_changes import (
+    changes_between,
+    learn_changes,
+    measure,
+    try_on,
+)
+from sklearn_clue.explainers._polish import polish
+from sklearn_clue.explainers._question import AsksForSureRows
+from sklearn_clue.explainers._results import Found, Results, run_in_batches
+from sklearn_clue.explainers._yardstick import Yardstick, replaced
+from sklearn_clue.persistence import VersionedState
+from sklearn_clue.providers import unit_of
+
+# Of more rows a random choice is learned from.
+MAX_ROWS = 300
+
+
+class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstimator):
+    """Group the rows a model is unsure about by the change that makes them sure.
+
+    An explainer finds one counterfactual for each rejected row. Here a few changes are
+    learned that many of these rows have in common: "38 of 120: sure if months employed
+    were about 14 higher". New rows get the best of the common changes, without a
+    search of their own.
+
+    Parameters
+    ----------
+    explainer : explainer or None, default=None
+        Finds the counterfactuals to learn from: a :class:`CLUEExplainer` or a
+        :class:`NeighborExplainer`. One that is fitted, or frozen by
+        :class:`~sklearn.frozen.FrozenEstimator`, is taken as it is; others are copied
+        and fitted. `clone` makes an unfitted copy of what is not frozen. None means
+        :class:`CLUEExplainer`.
+
+    n_groups : int or "auto", default="auto"
+        Groups wanted; there are fewer if more would not help. `"auto"` learns changes
+        from half of the rows, up to eight, and takes the fewest groups that make
+        about as many of the other half sure as more would. Only rows count whose
+        common change is not much longer than what rows need on their own.
+
+    max_columns : int, default=3
+        Columns that a common change may concern.
+
+    random_state : int, RandomState instance or None, default=None
+        Draws the halves, and 300 rows to learn from where there are more. It also
+        fixes the fit of an explainer that has no `random_state` of its own.
+
+    Attributes
+    ----------
+    explainer_ : explainer
+        The fitted explainer.
+
+    labels_ : ndarray of shape (n_explained,)
+        Group of each row that was explained, the largest group being 0: the group
+        whose change makes it sure at the least distance. Where none does, the group
+        that leaves it least unsure; -1 if the row is sure as it is.
+
+    explained_ : ndarray of shape (n_explained,)
+        Positions of the explained rows in the X of `fit`, or in the explanation.
+
+    n_groups_ : int
+        Number of groups.
+
+    translations_ : ndarray of shape (n_groups, n_encoded)
+        The common changes in encoded space: what is added to a number, and for a
+        category the indicator of its new value. Zero where nothing changes.
+
+    still_unsure_ : ndarray of shape (n_groups,)
+        Share of the rows of each group that its change does not make sure.
+
+    sentences_ : list of str
+        Each group in a sentence.
+
+    n_features_in_ : int
+        Number of features seen during `fit`.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during `fit`, if all of them are strings.
+
+    See Also
+    --------
+    CLUEExplainer : Explains each row on its own.
+    Explanation.drivers : What changes most over many rows, column by column.
+
+    Notes
+    -----
+    Proposals are the most frequent patterns of columns and directions among the
+    counterfactuals, with the longest changes left out of those that concern more than
+    `max_columns`, in several lengths. They are chosen greedily so that the best of
+    them costs the rows least, exchanged as long as that helps, and then lengthened,
+    shortened and simplified. A row costs the l1 distance if it becomes sure and as
+    plausible as the explainer demands, and three times
+    what is far for rows on their own if not. The
+    idea of one translation for a group of rows is that of GLAM-CLUE [1]_.
+
+    References
+    ----------
+    .. [1] D. Ley, U. Bhatt, A. Weller, "Diverse, Global and Amortised Counterfactual
+       Explanations for Uncertainty Estimates", AAAI 2022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn_clue import GroupExplainer, NeighborExplainer
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame(
+    ...     {"dose": rng.uniform(0, 10, 300), "age": rng.normal(50, 9, 300)}
+    ... )
+    >>> y = np.where(X["dose"] > 5, "works", "fails")
+    >>> groups = GroupExplainer(NeighborExplainer(LogisticRegression()), n_groups=2)
+    >>> groups = groups.fit(X, y)
+    >>> for sentence in groups.sentences_:
+    ...     print(sentence.split(";")[0])
+    30 of 60: sure if dose were about 0.91 lower
+    30 of 60: sure if dose were about 1 higher
+    """
+
+    _parameter_constraints: dict = {
+        "explainer": [HasMethods(["fit", "explain"]), None],
+        "n_groups": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "max_columns": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self, explainer=None, *, n_groups="auto", max_columns=3, random_state=None
+    ):
+        self.explainer = explainer
+        self.n_groups = n_groups
+        self.max_columns = max_columns
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        inner = get_tags(CLUEExplainer() if self.explainer is None else self.explainer)
+        tags.input_tags = inner.input_tags
+        tags.target_tags.required = inner.target_tags.required
+        return tags
+
+    # Learning ---------------------------------------------------------------------
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y=None):
+        """Explain the rejected rows, and group them.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows; those that the explainer rejects are explained and grouped.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Target values. Needed only if the explainer has to be fitted.
+
+        Returns
+        -------
+        self : object
+            The fitted instance.
+        """
+        X = _tables.check_rows(self, X, reset=True)
+        rng = check_random_state(self.random_state)
+        explainer = self._fitted_explainer(X, y, rng)
+        rejected = np.flatnonzero(explainer.rejects(X))
+        if not len(rejected):
+            raise ValueError(
+                f"None of the {X.shape[0]} rows is rejected, so there is nothing to "
+                "group. Pass more rows, or raise rejection_rate of the explainer."
+            )
+        explanation = explainer.explain(_tables.take(X, rejected))
+        return self._learn(explainer, explanation, rejected, rng)
+
+    @classmethod
+    def from_explanation(
+        cls,
+        explainer,
+        explanation,
+        *,
+        n_groups="auto",
+        max_columns=3,
+        random_state=None,
+    ):
+        """Group rows that have been explained already.
+
+        Parameters
+        ----------
+        explainer : explainer
+            The fitted explainer.
+
+        explanation : Explanation
+            What it said of the rows.
+
+        n_groups : int or "auto", default="auto"
+            See :class:`GroupExplainer`.
+
+        max_columns : int, default=3
+            See :class:`GroupExplainer`.
+
+        random_state : int, RandomState instance or None, default=None
+            See :class:`GroupExplainer`.
+
+        Returns
+        -------
+        groups : GroupExplainer
+            Fitted.
+        """
+        groups = cls(
+            explainer,
+            n_groups=n_groups,
+            max_columns=max_columns,
+            random_state=random_state,
+        )
+        groups._validate_params()
+        explainer = _parts.thawed(explainer)
+        check_kind(explainer)
+        check_is_fitted(explainer, "estimator_")
+        if explanation.encoded is None or not len(explanation):
+            raise ValueError(
+                "The explanation must hold encoded rows, and at least one: pass what "
+                "explain of the explainer returns."
+            )
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(explainer, name):
+                setattr(groups, name, getattr(explainer, name))
+        rng = check_random_state(random_state)
+        return groups._learn(explainer, explanation, np.arange(len(explanation)), rng)
+
+    def _fitted_explainer(self, X, y, rng):
+        explainer = CLUEExplainer() if self.explainer is None else self.explainer
+        check_kind(_parts.thawed(explainer))
+        if isinstance(explainer, FrozenEstimator) or hasattr(explainer, "estimator_"):
+            explainer = _parts.thawed(explainer)
+            check_is_fitted(explainer, "estimator_")
+            return explainer
+        explainer = clone(explainer)
+        if self.random_state is not None and explainer.random_state is None:
+            explainer.set_params(random_state=rng.randint(2**31 - 1))
+        return explainer.fit(X, y)
+
+    def _learn(self, explainer, explanation, explained, rng):
+        if explainer._image_shape is not None:
+            raise ValueError(
+                "Images have no columns that a common change could concern. Give an "
+                "explainer of tables."
+            )
+        schema = explainer._space.schema
+        problem, results = problem_of(explainer, explanation.X)
+        changes = changes_between(
+            schema, explanation.encoded, explanation.encoded_counterfactuals
+        )
+        importance = explanation.contributions
+        if importance is None or importance.shape[1] != len(schema):
+            shift = np.abs(explanation.encoded_counterfactuals - explanation.encoded)
+            importance = [shift[:, column.block].sum(1) for column in schema]
+            importance = np.stack(importance, axis=1)
+        rows = np.arange(len(changes))
+        if len(rows) > MAX_ROWS:
+            rows = np.sort(rng.choice(rows, MAX_ROWS, replace=False))
+        with one_thread():
+            common = learn_changes(
+                lambda part: yardstick_of(explainer, problem.take(rows[part])),
+                changes[rows],
+                importance[rows],
+                self.n_groups,
+                self.max_columns,
+                rng,
+            )
+        self.explainer_ = explainer
+        self.explained_ = np.asarray(explained)
+        self._describe_groups(common, problem, results)
+        return self
+
+    def _describe_groups(self, common, problem, results):
+        """Sort groups by size, leave out empty ones, and say what they are."""
+        labels, is_sure = self._assign(common, problem)
+        sizes = np.bincount(labels[labels >= 0], minlength=len(common))
+        order = np.argsort(-sizes, kind="stable")
+        order = order[sizes[order] > 0]
+        position = np.full(len(common) + 1, -1)
+        position[order] = np.arange(len(order))
+        self.labels_ = position[labels]
+        self.translations_ = common[order]
+        self.n_groups_ = len(order)
+        members = [np.flatnonzero(self.labels_ == k) for k in range(len(order))]
+        self.still_unsure_ = np.array([1 - is_sure[rows].mean() for rows in members])
+        self.sentences_ = [
+            self._sentence(k, rows, problem, results) for k, rows in enumerate(members)
+        ]
+
+    def _assign(self, common, problem):
+        """Group of each row, and whether the change of the group makes it sure."""
+        labels = np.full(len(problem), -1)
+        is_sure = np.ones(len(problem), dtype=bool)
+        with one_thread():
+            target = self.explainer_._target()
+            (unsure,) = np.nonzero(problem.weigh(problem.before[0]).numpy() > target)
+            if len(unsure) and len(common):
+                yardstick = yardstick_of(self.explainer_, problem.take(unsure))
+                measured = measure(yardstick, common)
+                labels[unsure] = measured.best()
+                is_sure[unsure] = measured.is_sure[
+                    np.arange(len(unsure)), labels[unsure]
+                ]
+        return labels, is_sure
+
+    # Telling ----------------------------------------------------------------------
+
+    def _sentence(self, group, rows, problem, results):
+        """One group in words; amounts are those that its rows change by, in median."""
+        own = problem.take(rows)
+        with one_thread():
+            tried = try_on(
+                yardstick_of(self.explainer_, own),
+                np.repeat(self.translations_[group : group + 1], len(rows), axis=0),
+                torch.arange(len(rows)),
+            )
+        before = _tables.take(results.before.table, rows)
+        after = results.space.decode(tried.x.numpy(), before, own.x0.numpy())
+        parts = changed_columns(
+            results.space.display_schema, before, after, self.max_columns
+        )
+        # One verb serves them all: amount were about 14 higher and housing own.
+        joint = " were " if parts else ""
+        first, *others = parts or [("changed as the group is", "")]
+        words = _words.listed([joint.join(first), *(" ".join(each) for each in others)])
+        unsure = _words.percent(self.still_unsure_[group])
+        return (
+            f"{len(rows):,} of {len(self.labels_):,}: sure if {words}; share still "
+            f"unsure after the common change {unsure}"
+        )
+
+    def summary(self):
+        """Say each group in a sentence.
+
+        Returns
+        -------
+        summary : str
+            One line per group, the largest first.
+        """
+        check_is_fitted(self, "translations_")
+        return "\n".join(self.sentences_)
+
+    # New rows ---------------------------------------------------------------------
+
+    def _check_new_rows(self, X):
+        check_is_fitted(self, "translations_")
+        X = _tables.check_rows(self, X, reset=False)
+        if not get_tags(self).input_tags.allow_nan and _tables.gaps(X).any():
+            raise ValueError(
+                "Input X contains NaN, or other missing values, which the model of "
+                "the explainer does not take. Fill them in, or drop those rows."
+            )
+        return X
+
+    def predict(self, X):
+        """Tell to which group rows belong.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            The group whose change makes the row sure at the least distance. Where none
+            does, the group that leaves it least unsure; -1 if the row is sure as it
+            is.
+        """
+        X = self._check_new_rows(X)
+        problem, _ = problem_of(self.explainer_, X)
+        batches = gen_batches(len(problem), self.explainer_.batch_size)
+        labels = [
+            self._assign(self.translations_, problem.take(batch))[0]
+            for batch in batches
+        ]
+        return np.concatenate(labels)
+
+    def explain(self, X, *, polish=True):
+        """Explain rows by the best of the common changes.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows to explain.
+
+        polish : bool, default=True
+            Whether to take back whatever part of the common change a row does not
+            need to become sure.
+
+        Returns
+        -------
+        explanation : Explanation
+            Counterfactuals in the units and the container of X, and what they did to
+            the uncertainty. A row that is sure stays as it is, and so does one that
+            every common change would make less sure.
+        """
+        X = self._check_new_rows(X)
+        explainer = self.explainer_
+        problem, results = problem_of(explainer, X)
+        method = CommonChanges(
+            self.translations_, partial(yardstick_of, explainer), polish
+        )
+        found = run_in_batches(
+            method, problem, explainer.batch_size, explainer.n_jobs, explainer.verbose
+        )
+        candidates = results.judge_candidates(found)
+        return results.explanation(
+            found[0], candidates[0], None, partial(describe, explainer)
+        )
+
+
+class CommonChanges:
+    """Give each row the best of some changes.
+
+    Parameters
+    ----------
+    changes : ndarray of shape (n_changes, n_encoded)
+        What rows may get.
+
+    make_yardstick : callable
+        From a `SearchProblem` to a `Yardstick`.
+
+    is_polished : bool
+        Whether to take back what is not needed.
+    """
+
+    def __init__(self, changes, make_yardstick, is_polished):
+        self.changes = changes
+        self.make_yardstick = make_yardstick
+        self.is_polished = is_polished
+
+    def __call__(self, problem):
+        """Change all rows of a problem that need it."""
+        yardstick = self.make_yardstick(problem)
+        x = problem.x0.clone()
+        before = problem.weigh(problem.before[0])
+        (unsure,) = (before > yardstick.target).nonzero(as_tuple=True)
+        if len(unsure) and len(self.changes):
+            own = problem.take(unsure)
+            yardstick = self.make_yardstick(own)
+            x[unsure] = self._best(yardstick, own.weigh(own.before[0]))
+        n_judged = torch.zeros(len(x), dtype=torch.long)
+        n_judged[unsure] = yardstick.n_judged if len(unsure) else 0
+        shape = len(x), 1
+        return [
+            Found(
+                x=x[:, None].numpy(),
+                n_iter=n_judged.reshape(shape).numpy(),
+                converged=np.ones(shape, dtype=bool),
+                is_answer=np.ones(shape, dtype=bool),
+            )
+        ]
+
+    def _best(self, yardstick, before):
+        choice = measure(yardstick, self.changes).best()
+        rows = torch.arange(len(before))
+        tried = try_on(yardstick, self.changes[choice], rows)
+        is_worse = tried.uncertainty >= before
+        tried.x[is_worse] = yardstick.problem.x0[is_worse]
+        (moved,) = (~is_worse).nonzero(as_tuple=True)
+        if self.is_polished and len(moved):
+            some = tried.keep(moved)
+            # What was not reached is not demanded of the polished row either.
+            gap = torch.where(torch.isinf(some.gap), yardstick.gaps(some.x), some.gap)
+            some = some._replace(gap=gap)
+            yardstick.max_gap[moved] = torch.maximum(yardstick.max_gap[moved], gap)
+            yardstick.target[moved] = torch.maximum(
+                yardstick.target[moved], some.uncertainty
+            )
+            yardstick.max_distance[moved] = torch.maximum(
+                yardstick.max_distance[moved], yardstick.distance(some.x, moved)
+            )
+            tried = replaced(tried, moved, polish(yardstick, some))
+        return tried.x
+
+
+# What is asked of the explainer ------------------------------------------------------
+
+
+def check_kind(explainer):
+    """Refuse explainers that have no target to make rows sure by."""
+    if not isinstance(explainer, AsksForSureRows):
+        raise TypeError(
+            "GroupExplainer needs to know when a row counts as sure, which "
+            f"CLUEExplainer and NeighborExplainer do, got {type(explainer).__name__}. "
+            "Give one of these, fitted or not."
+        )
+
+
+def problem_of(explainer, X):
+    """The problem to explain rows, and what turns answers into an explanation."""
+    space = explainer._constrained_space()
+    shown = space.display(X)
+    x0 = space.encode_display(shown)
+    limits = space.limits(shown, x0)
+    problem = explainer._problem_of(x0, limits, tables=(space, shown))
+    about = explainer._about() | {"method": "Groups"}
+    unit = unit_of(explainer._provider)
+    return problem, Results(problem, space, shown, unit, explainer._in_words, about)
+
+
+def yardstick_of(explainer, problem):
+    """Measure rows by what the explainer asks of them."""
+    return Yardstick(
+        problem,
+        explainer._target(),
+        explainer._stored_rows(),
+        explainer.min_plausibility,
+        explainer.max_distance,
+        margin=0.0,
+    )
+
+
+def describe(explainer, problem, before, after):
+    """What an explanation by common changes says of rows."""
+    facts = explainer._describe(None, problem, before, after)
+    return facts | explainer._describe_sure(problem, before, after)
+
+
+# Words -------------------------------------------------------------------------------
+
+
+def changed_columns(schema, before, after, max_columns):
+    """Name the columns that change in most rows, with what becomes of them.
+
+    Parameters
+    ----------
+    schema : FeatureSchema
+        The columns, as explanations show them.
+
+    before : {ndarray, DataFrame}
+        Rows.
+
+    after : {ndarray, DataFrame}
+        The same rows, changed.
+
+    max_columns : int
+        Columns to name at most; those that change most come first.
+
+    Returns
+    -------
+    pairs : list of (str, str)
+        Name, and what the column would be.
+    """
+    found = []
+    pairs = zip(_tables.arrays(before), _tables.arrays(after), strict=True)
+    for column, (old, new) in zip(schema, pairs, strict=True):
+        moved = np.flatnonzero(old != new)
+        if 2 * len(moved) < len(old) or not len(moved):
+            continue
+        if column.kind == "category":
+            values, counts = np.unique(new[moved].astype(str), return_counts=True)
+            found.append((2.0, str(column.name), values[counts.argmax()]))
+            continue
+        shift = float(np.median(new[moved].astype(float) - old[moved].astype(float)))
+        if shift:
+            side = "higher" if shift > 0 else "lower"
+            size = abs(shift) / (column.scale or 1.0)
+            found.append((size, str(column.name), f"about {rounded(shift)} {side}"))
+    found.sort(key=lambda entry: -entry[0])
+    return [entry[1:] for entry in found[:max_columns]]
+
+
+def rounded(number):
+    """Write the size of a number with two digits that count."""
+    number = float(f"{abs(number):.2g}")
+    return f"{number:,.0f}" if number >= 10 else f"{number:g}"

@@ -1,0 +1,267 @@
+"""Groups of rejected rows: planted causes, new rows, and what is refused."""
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from explainers.analytic import category, number
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+
+from sklearn_clue import (
+    CLUEExplainer,
+    GroupExplainer,
+    LocalSensitivityExplainer,
+    NeighborExplainer,
+    TabularEncoder,
+    Uncertainty,
+)
+from sklearn_clue.explainers._common_changes import (
+    Chooser,
+    Measured,
+    changed_rows,
+    changes_between,
+)
+from sklearn_clue.schema import FeatureSchema
+
+NAMES = ["dose", "delay", "noise", "weight", "height"]
+
+
+class Causes:
+    """Unsure where dose is high, delay low, or noise high; the rest has no say."""
+
+    is_classification = False
+
+    def uncertainty(self, x):
+        signed = x[:, :3] * torch.tensor([1.0, -1.0, 1.0], dtype=x.dtype)
+        spread = 0.2 + (signed - 1.0).clamp_min(0).sum(1)
+        return Uncertainty(spread, spread, 0 * spread), x[:, :1]
+
+
+def make_rows(n_rows, seed):
+    """Rows of which a quarter have one cause each, and the cause or -1."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n_rows, 5))
+    cause = np.where(rng.random(n_rows) < 0.25, rng.integers(0, 3, n_rows), -1)
+    for j, sign in enumerate([1, -1, 1]):
+        rows = cause == j
+        X[rows, j] = sign * rng.uniform(2.0, 3.0, rows.sum())
+    return pd.DataFrame(X, columns=NAMES), cause
+
+
+@pytest.fixture(scope="module")
+def planted():
+    X, cause = make_rows(400, 0)
+    explainer = NeighborExplainer(Causes(), target_uncertainty=0.25).fit(X)
+    return explainer, X, cause
+
+
+@pytest.fixture(scope="module")
+def groups(planted):
+    explainer, X, _ = planted
+    return GroupExplainer(explainer, random_state=0).fit(X)
+
+
+def test_finds_the_planted_causes(planted, groups):
+    _, _, cause = planted
+    assert groups.n_groups_ == 3  # by itself
+    assert groups.labels_.shape == groups.explained_.shape
+    assert adjusted_rand_score(cause[groups.explained_], groups.labels_) >= 0.8
+    # Each group is named by its column and direction.
+    starts = sorted(sentence.split("if ")[1] for sentence in groups.sentences_)
+    for start, expected in zip(starts, ["delay", "dose", "noise"], strict=True):
+        assert start.startswith(f"{expected} were about ")
+        assert ("higher" in start) == (expected == "delay")
+    assert groups.summary() == "\n".join(groups.sentences_)
+
+
+def test_translations_concern_one_column_each(groups):
+    concerned = groups.translations_ != 0
+    assert (concerned.sum(1) == 1).all()
+    assert sorted(concerned.argmax(1)) == [0, 1, 2]
+    assert (groups.still_unsure_ < 0.2).all()
+
+
+def test_sentence_counts(groups):
+    n_rows = len(groups.labels_)
+    sizes = np.bincount(groups.labels_)
+    assert (np.diff(sizes) <= 0).all()  # the largest group first
+    for size, share, sentence in zip(
+        sizes, groups.still_unsure_, groups.sentences_, strict=True
+    ):
+        assert sentence.startswith(f"{size} of {n_rows}: sure if ")
+        assert sentence.endswith(f"after the common change {100 * share:.0f} %")
+
+
+def test_predicts_groups_of_new_rows(planted, groups):
+    _, _, cause = planted
+    X_new, cause_new = make_rows(300, 1)
+    labels = groups.predict(X_new)
+    assert (labels[cause_new == -1] == -1).all()  # sure as they are
+    rejected = cause_new >= 0
+    assert adjusted_rand_score(cause_new[rejected], labels[rejected]) >= 0.8
+    # A row of the fit gets its own label again.
+    assert np.array_equal(
+        groups.predict(make_rows(400, 0)[0].iloc[groups.explained_]), groups.labels_
+    )
+
+
+@pytest.mark.parametrize("polish", [False, True])
+def test_explains_new_rows(planted, groups, polish):
+    X_new, cause_new = make_rows(300, 1)
+    X_new = X_new[cause_new >= 0]
+    explanation = groups.explain(X_new, polish=polish)
+    assert explanation.is_sure.mean() >= 0.85
+    assert (explanation.n_changed <= 1).all()
+    assert explanation.X is X_new or explanation.X.equals(X_new)
+    fall = explanation.uncertainty_before.total - explanation.uncertainty_after.total
+    np.testing.assert_allclose(explanation.contributions.sum(1), fall, atol=1e-8)
+    if not polish:  # one change for all rows of a group
+        shift = explanation.encoded_counterfactuals - explanation.encoded
+        moved = shift[explanation.n_changed == 1].round(6)
+        assert len(np.unique(moved, axis=0)) <= 10  # the training range cuts some
+
+
+def test_polish_takes_back_what_is_not_needed(planted, groups):
+    X_new, cause_new = make_rows(300, 1)
+    X_new = X_new[cause_new >= 0]
+    plain = groups.explain(X_new, polish=False)
+    polished = groups.explain(X_new)
+    assert (polished.distance <= plain.distance + 1e-9).all()
+    assert polished.distance.mean() < 0.9 * plain.distance.mean()
+    assert polished.is_sure[plain.is_sure].all()
+
+
+def test_sure_rows_stay_as_they_are(planted, groups):
+    X, cause = make_rows(60, 2)
+    X = X[cause < 0]
+    explanation = groups.explain(X)
+    assert explanation.counterfactuals.equals(X)
+    assert (groups.predict(X) == -1).all()
+
+
+def test_from_explanation_is_the_same(planted, groups):
+    explainer, X, _ = planted
+    explanation = explainer.explain(X[explainer.rejects(X)])
+    again = GroupExplainer.from_explanation(explainer, explanation, random_state=0)
+    assert again.sentences_ == groups.sentences_
+    assert np.array_equal(again.labels_, groups.labels_)
+    assert np.array_equal(again.explained_, np.arange(len(explanation)))
+    assert np.array_equal(again.predict(X), groups.predict(X))
+
+
+def test_frozen_and_fitted_explainers_are_taken_as_they_are(planted, groups):
+    explainer, X, _ = planted
+    frozen = GroupExplainer(FrozenEstimator(explainer), random_state=0).fit(X)
+    assert frozen.explainer_ is explainer is groups.explainer_
+    assert frozen.sentences_ == groups.sentences_
+
+
+def test_number_of_groups_and_columns(planted):
+    explainer, X, _ = planted
+    explanation = explainer.explain(X[explainer.rejects(X)])
+    two = GroupExplainer.from_explanation(
+        explainer, explanation, n_groups=2, max_columns=1
+    )
+    assert two.n_groups_ == 2
+    assert ((two.translations_ != 0).sum(1) <= 1).all()
+    assert two.still_unsure_.max() > 0.2  # one cause has no group of its own
+
+
+def test_categories_become_the_mode():
+    rng = np.random.default_rng(0)
+    job = rng.choice(["clerk", "cook", "coach"], 300)
+    X = pd.DataFrame({"job": job, "age": rng.uniform(20, 60, 300)})
+
+    y = np.where(job == "cook", rng.random(300) < 0.5, job == "coach")
+    forest = RandomForestClassifier(20, min_samples_leaf=15, random_state=0)
+    model = make_pipeline(TabularEncoder(), forest)
+    explainer = NeighborExplainer(model, target_uncertainty=0.4).fit(X, y)
+    groups = GroupExplainer(explainer, n_groups=1, max_columns=1).fit(X)
+    assert groups.n_groups_ == 1 and groups.still_unsure_[0] < 0.3
+    start = groups.sentences_[0].split("sure if ")[1]
+    assert start.startswith(("job were clerk;", "job were coach;"))
+    explanation = groups.explain(X[(job == "cook") & explainer.rejects(X)])
+    assert (explanation.counterfactuals["job"] != "cook").mean() > 0.7
+
+
+def test_survives_saving(planted, tmp_path):
+    _, X, _ = planted
+    y = X["dose"] > 0
+    fitted = GroupExplainer(
+        NeighborExplainer(LogisticRegression()), n_groups=2, random_state=0
+    ).fit(X, y)
+    joblib.dump(fitted, tmp_path / "groups.joblib")
+    loaded = joblib.load(tmp_path / "groups.joblib")
+    assert loaded.sentences_ == fitted.sentences_
+    assert np.array_equal(loaded.predict(X), fitted.predict(X))
+
+
+@pytest.mark.parametrize(
+    "settings, error, message",
+    [
+        ({"n_groups": 0}, ValueError, "n_groups"),
+        ({"n_groups": "many"}, ValueError, "n_groups"),
+        ({"max_columns": 0}, ValueError, "max_columns"),
+        ({"explainer": "clue"}, ValueError, "explainer"),
+        (
+            {"explainer": LocalSensitivityExplainer(Causes())},
+            TypeError,
+            "got LocalSensitivityExplainer",
+        ),
+        ({"explainer": CLUEExplainer()}, ValueError, "requires y"),
+    ],
+)
+def test_refuses_bad_parameters(planted, settings, error, message):
+    _, X, _ = planted
+    with pytest.raises(error, match=message):
+        GroupExplainer(**settings).fit(X)
+
+
+def test_refuses_rows_of_which_none_is_rejected(planted):
+    explainer, X, cause = planted
+    with pytest.raises(ValueError, match="None of the .* rows is rejected"):
+        GroupExplainer(explainer).fit(X[cause < 0].iloc[:20])
+
+
+def test_refuses_an_explainer_that_is_not_fitted(planted):
+    explainer, X, _ = planted
+    explanation = explainer.explain(X.iloc[:3])
+    with pytest.raises(ValueError, match="not fitted yet"):
+        GroupExplainer.from_explanation(NeighborExplainer(), explanation)
+
+
+# The parts ---------------------------------------------------------------------------
+
+
+def test_changes_lead_from_row_to_row():
+    schema = FeatureSchema((number("a", 0), category("b", 1, ["u", "v", "w"])))
+    x0 = np.array([[1.0, 1, 0, 0], [2.0, 0, 1, 0]])
+    x = np.array([[1.5, 1, 0, 0], [2.0, 0, 0, 1]])
+    changes = changes_between(schema, x0, x)
+    assert np.array_equal(changes, [[0.5, 0, 0, 0], [0.0, 0, 0, 1]])
+    assert np.array_equal(changed_rows(schema, x0, changes), x)
+
+
+def test_best_prefers_good_then_sure_then_least_unsure():
+    yes, no = True, False
+    measured = Measured(
+        distance=np.array([[3.0, 1.0, 2.0], [3.0, 1.0, 2.0], [3.0, 1.0, 2.0]]),
+        uncertainty=np.array([[0.1, 0.1, 0.1], [0.1, 0.9, 0.1], [0.7, 0.9, 0.8]]),
+        is_sure=np.array([[yes, yes, yes], [yes, no, yes], [no, no, no]]),
+        is_good=np.array([[yes, no, no], [no, no, no], [no, no, no]]),
+    )
+    assert measured.best().tolist() == [0, 2, 0]
+
+
+def test_choice_exchanges_what_has_become_needless():
+    # The first choice serves everybody at some price; two specialists are better.
+    chooser = Chooser(far=1.0, max_columns=1)
+    missed = chooser.missed
+    cost = np.array([[1.4, 1.0, missed], [1.4, missed, 1.0]])
+    assert chooser.choose(cost, 1) == [0]
+    assert sorted(chooser.choose(cost, 2)) == [1, 2]
