@@ -42,6 +42,17 @@ class Report:
     See Also
     --------
     report : Makes one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn_clue import NeighborExplainer, report
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> explainer = NeighborExplainer(LogisticRegression()).fit(X, X[:, 0] > 0)
+    >>> page = report(explainer, X[:50])
+    >>> len(page.explanation) == page.to_dict()["n_rejected"]
+    True
     """
 
     def __init__(self, facts, explanation):
