@@ -1,6 +1,7 @@
 """Explain why a model is unsure, and what would make it sure."""
 
 from sklearn_clue._noise import PredictedNoiseRegressor
+from sklearn_clue._report import Report, report
 from sklearn_clue.bayesian import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
@@ -32,12 +33,14 @@ __all__ = [
     "LocalSensitivityExplainer",
     "NeighborExplainer",
     "PredictedNoiseRegressor",
+    "Report",
     "TabularEncoder",
     "UFIDOExplainer",
     "Uncertainty",
     "VAEACImputer",
     "VAEEncoder",
     "__version__",
+    "report",
 ]
 
 __version__ = "0.1.0.dev0"

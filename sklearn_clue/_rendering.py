@@ -303,8 +303,8 @@ def _listing(facts):
         more = f" <small>{_escape(more)}</small>" if more else ""
         yield f'<th scope="col" class="name">{_escape(name)}{more}</th>'
     yield "</tr></thead><tbody>"
-    pictures = _pictures(rows) if is_image and rows else itertools.repeat(())
-    for position, (row, images) in enumerate(zip(rows, pictures, strict=False)):
+    addresses = pictures(rows) if is_image and rows else itertools.repeat(())
+    for position, (row, images) in enumerate(zip(rows, addresses, strict=False)):
         yield "<tr>"
         key, name = _sort_key(row["row"]), _escape(label(row))
         yield f'<th scope="row" data-sort="{key}">{name}</th>'
@@ -522,7 +522,7 @@ def difference(before, after):
     return np.abs(move) * move
 
 
-def _pictures(rows):
+def pictures(rows):
     """For each row the addresses of its original, counterfactual and difference."""
     low, high = pixel_range(rows)
     pairs = [pixels(row) for row in rows]

@@ -16,6 +16,7 @@ PACKAGE = Path(sklearn_clue.__file__).parent
 # Imports point down this list, never up, and never sideways within a line. The last
 # line is the foundation, whose modules may use each other.
 LAYERS = [
+    {"_report"},
     {"evaluation", "plotting", "datasets"},
     {"pipeline"},
     {"explainers"},
@@ -31,7 +32,10 @@ LAYERS = [
         "_validation",
         "_progress",
         "_facts",
+        "_charts",
         "_knee",
+        "_page",
+        "_page_parts",
         "_rendering",
         "_rows",
         "_tables",

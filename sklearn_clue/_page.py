@@ -1,0 +1,563 @@
+"""The page of a report, from the facts that `Report.to_dict` gives.
+
+Nothing here knows a model, a frame or a schema. Text from the data passes `_escape` on
+its way into HTML, or travels as JSON and is shown as text by the script.
+"""
+
+import base64
+import hashlib
+import html
+import json
+import math
+
+from sklearn_clue import _rendering, _words
+from sklearn_clue._charts import Chart
+from sklearn_clue._page_parts import SCRIPT, STYLE
+
+__all__ = []
+
+_TOP = 10  # drivers that are shown at once
+
+
+def write(facts):
+    """Write the page."""
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    # Nothing is fetched, and no other script runs, whatever the data may hold.
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+        f"script-src 'sha256-{digest}'"
+    )
+    title = _escape(facts["title"])
+    lines = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width,initial-scale=1">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        f"<title>{title}</title><style>{STYLE}</style></head><body>",
+        '<a class="skip" href="#rows">Skip to the rows</a>',
+        f"<header><h1>{title}</h1><p>{_escape(_headline(facts))}</p>{_nav()}</header>",
+        "<main>",
+        *_knowledge(facts),
+        *_doubts(facts),
+        *_rows(facts),
+        *_limits(facts),
+        "</main>",
+        f'<script type="application/json" id="data">{_json(_data(facts))}</script>',
+        f"<script>{SCRIPT}</script></body></html>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _escape(content):
+    return html.escape(str(content), quote=True)
+
+
+def _json(content):
+    """JSON that ends no script element and that every browser reads as it is."""
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _nav():
+    parts = (
+        ("knows", "What it knows"),
+        ("doubts", "What drives its doubts"),
+        ("rows", "The rows"),
+        ("limits", "What not to conclude"),
+    )
+    links = "".join(f'<li><a href="#{key}">{name}</a></li>' for key, name in parts)
+    return f'<nav aria-label="Parts of this page"><ul>{links}</ul></nav>'
+
+
+def _headline(facts):
+    n_rows, n_rejected = facts["n_rows"], facts["n_rejected"]
+    text = (
+        f"Of {_words.count(n_rows)} that it has not learned from, the model is too "
+        f"unsure to decide on {n_rejected:,} ({_words.percent(n_rejected / n_rows)})."
+    )
+    explanation = facts["explanation"]
+    if explanation and explanation["goal"] == "sure":
+        verdicts = [row["verdict"] for row in explanation["rows"]]
+        n_sure = sum(verdict.startswith("sure") for verdict in verdicts)
+        text += (
+            f" For {n_sure:,} of {_words.count(len(verdicts))} explained here, a "
+            "change was found that would make it sure."
+        )
+    return text
+
+
+# --- 1. What the model knows ---
+
+
+def _knowledge(facts):
+    yield '<section id="knows"><h2>1. What the model knows</h2>'
+    quality = facts["quality"]
+    if quality is None:
+        yield "<p>The true answers were not given, so errors are not known.</p>"
+    else:
+        yield f'<ul class="key">{"".join(_key_figures(facts))}</ul>'
+        yield '<div class="charts">'
+        yield _rejection_chart(facts)
+        yield _calibration_chart(facts)
+        yield "</div>"
+    yield from _sources(facts)
+    yield "</section>"
+
+
+def _written(facts, error):
+    """An error as people say it: a share of rows, or a figure in the target's unit."""
+    if error is None:
+        return "–"
+    return _share(error) if facts["is_classification"] else _words.figure(error)
+
+
+def _share(part):
+    """A share with a digit after the point where it is small."""
+    return f"{100 * part:.1f} %" if 0 < part < 0.1 else _words.percent(part)
+
+
+def _key_figures(facts):
+    quality = facts["quality"]
+    name = "wrong" if facts["is_classification"] else "typical error"
+    better = quality["baseline"] > quality["error"]
+    yield _key(
+        _written(facts, quality["error"]),
+        f"{name}, against {_written(facts, quality['baseline'])} of the simplest model "
+        f"({quality['baseline_name']})"
+        + ("" if better else ". It is no better than that: do not use it"),
+    )
+    rejection = quality["rejection"]
+    yield _key(
+        f"{_written(facts, quality['error'])} → "
+        f"{_written(facts, rejection['error_at_rate'])}",
+        _rejection_words(facts),
+    )
+    if quality["calibration"]:
+        claimed, right = (quality["calibration"][key] for key in ("claimed", "right"))
+        gap = claimed - right
+        verdict = "about as often as it claims"
+        if abs(gap) > 0.03:
+            verdict = "less often than it claims" if gap > 0 else "more often"
+        yield _key(
+            _words.percent(right),
+            f"right, where it claims {_words.percent(claimed)}: {verdict}",
+        )
+    if quality["coverage"]:
+        ninety = next(b for b in quality["coverage"]["bins"] if b["claimed"] == 0.9)
+        yield _key(
+            _words.percent(ninety["right"]),
+            "of the true values are in intervals that should hold 90 % of them "
+            f"(half of these are at most {_words.figure(ninety['width'])} wide)",
+        )
+
+
+def _key(figure, words):
+    return f"<li><strong>{_escape(figure)}</strong> {_escape(words)}.</li>"
+
+
+def _rejection_words(facts):
+    rejection, quality = facts["quality"]["rejection"], facts["quality"]
+    moves = [_written(facts, error) for error in (quality["error"],)]
+    moves.append(_written(facts, rejection["error_at_rate"]))
+    verb = "fall" if rejection["error_at_rate"] < quality["error"] else "go"
+    return (
+        f"if the {_words.percent(rejection['rate'])} least sure go to a person, errors "
+        f"{verb} from {moves[0]} to {moves[1]}"
+    )
+
+
+def _rejection_chart(facts):
+    quality, rejection = facts["quality"], facts["quality"]["rejection"]
+    top = max([*rejection["error"], quality["error"]]) * 1.15 or 1.0
+    factor = 100 if facts["is_classification"] else 1
+    points = [
+        (100 * share, factor * error)
+        for share, error in zip(rejection["share"], rejection["error"], strict=True)
+    ]
+    mark = (100 * rejection["rate"], factor * rejection["error_at_rate"])
+    name = quality["error_name"] + (" (%)" if facts["is_classification"] else "")
+    chart = Chart((0, 100), (0, factor * top), "rows given to a person (%)", name)
+    everywhere = factor * quality["error"]
+    chart.line([(0, everywhere), (100, everywhere)], "dashed")
+    chart.line(points, "curve")
+    chart.dot(*mark)
+    kept, rejected = rejection["error_kept"], rejection["error_rejected"]
+    words = (
+        f"Errors among the rows that the model keeps: {_rejection_words(facts)}. "
+        "Dashed: if rows were given away at random. At the threshold used here it is "
+        f"{_written(facts, rejected)} among rejected rows and {_written(facts, kept)} "
+        "among the others."
+    )
+    return chart.figure("Rejection curve", words)
+
+
+def _calibration_chart(facts):
+    quality = facts["quality"]
+    found = quality["calibration"] or quality["coverage"]
+    if not found:
+        return ""
+    bins = found["bins"]
+    if quality["calibration"]:
+        # Few classes are never claimed with less than half.
+        low = min(50, *(100 * point["right"] for point in bins))
+        low = 10 * math.floor(low / 10)
+        labels = ("how sure it claims to be (%)", "right (%)")
+        words = (
+            "Calibration: rows in groups of equal size by how sure the model claims to "
+            "be. On the dashed line claims come true; below it the model is too sure. "
+            "Bars hold the true share in 9 of 10 cases."
+        )
+    else:
+        low, labels = 0, ("coverage that is claimed (%)", "true values inside (%)")
+        whose = "Its own" if found["is_own"] else "Normal"
+        words = (
+            f"Coverage of intervals: {whose} intervals, and how many of the true "
+            "values they hold. Below the dashed line they are too narrow."
+        )
+    chart = Chart((low, 100), (low, 100), *labels)
+    chart.line([(low, low), (100, 100)], "dashed")
+    for point in bins:
+        x = 100 * point["claimed"]
+        ends = [(x, 100 * max(end, low / 100)) for end in point["interval"]]
+        chart.line(ends, "whisker")
+        chart.dot(x, 100 * point["right"])
+    return chart.figure(words.split(":")[0], words)
+
+
+def _sources(facts):
+    """Where the uncertainty comes from, and whether more rows would help."""
+    shares = facts["parts"]["rejected"] or facts["parts"]["all"]
+    if shares is None:
+        return
+    whose = "the rejected rows" if facts["parts"]["rejected"] else "all rows"
+    noise, unknown = shares["aleatoric"], shares["epistemic"]
+    yield "<h3>Noise, or too little data?</h3>"
+    if unknown == 0:
+        yield (
+            "<p>This model does not tell noise in the data from a lack of data, so it "
+            "cannot say whether more rows would help.</p>"
+        )
+        return
+    if unknown >= 0.5:
+        verdict = "More rows like these would help"
+    elif unknown >= 0.15:
+        verdict = "More rows like these would help with a part of it"
+    else:
+        verdict = "More rows would hardly help; other columns might"
+    bars = "".join(
+        f'<span class="{kind}" style="width:{100 * shares[kind]:.1f}%"></span>'
+        for kind in ("aleatoric", "epistemic")
+    )
+    words = (
+        f"aleatoric {_words.percent(noise)}, epistemic {_words.percent(unknown)} of "
+        f"the uncertainty about {whose}"
+    )
+    yield f'<div class="split" role="img" aria-label="{words}">{bars}</div>'
+    yield (
+        f"<p><strong>{verdict}.</strong> Of the uncertainty about {whose}, "
+        f"{_swatch('aleatoric')} {_words.percent(noise)} is <dfn>aleatoric</dfn> "
+        f"(noise in the data, which stays however many rows there are) and "
+        f"{_swatch('epistemic')} {_words.percent(unknown)} <dfn>epistemic</dfn> (too "
+        "little data nearby).</p>"
+    )
+
+
+def _swatch(kind):
+    return f'<span class="swatch {kind}" aria-hidden="true"></span>'
+
+
+# --- 2. What drives its doubts ---
+
+
+def _doubts(facts):
+    yield '<section id="doubts"><h2>2. What drives its doubts</h2>'
+    drivers, n_rows = facts["drivers"], facts["n_explained"]
+    if not drivers:
+        why = "No row was explained"
+        if n_rows:
+            why = "Nothing changes in any of the explained rows"
+            if facts["explanation"]["image_shape"] is not None:
+                why = "The rows are images, whose pixels are no drivers by themselves"
+        yield f"<p>{why}.</p></section>"
+        return
+    has_share = any(driver.get("share") is not None for driver in drivers)
+    measure = "share of the whole fall of the uncertainty"
+    measure = measure if has_share else "rows in which it changes"
+    yield (
+        f"<p>What would have to be otherwise in the {_words.count(n_rows)} explained, "
+        f"column by column. Bars: {measure}.</p>"
+    )
+    for sentence in facts["groups"]:
+        if sentence is facts["groups"][0]:
+            yield "<h3>Groups of rows with one change in common</h3><ol>"
+        yield f"<li>{_escape(sentence)}</li>"
+    if facts["groups"]:
+        yield "</ol><h3>Columns</h3>"
+    rows = list(_driver_rows(drivers, n_rows, has_share))
+    yield _driver_table(rows[:_TOP])
+    if len(rows) > _TOP:
+        more = f"<summary>{len(rows) - _TOP} more columns</summary>"
+        yield f"<details>{more}{_driver_table(rows[_TOP:])}</details>"
+    yield "</section>"
+
+
+def _driver_table(rows):
+    heads = ("column", "importance", "rows", "where it goes")
+    heads = "".join(f'<th scope="col">{head}</th>' for head in heads)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Columns that '
+        f'drive the uncertainty"><table class="drivers"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _driver_rows(drivers, n_rows, has_share):
+    key = "share" if has_share else "n_changed"
+    largest = max([driver[key] or 0 for driver in drivers]) or 1
+    for driver in drivers:
+        size = max(0.0, (driver[key] or 0) / largest)
+        part = _words.percent(driver["share"]) if has_share else ""
+        bar = f'<span class="bar" style="width:{8 * size:.2f}em"></span> {part}'
+        moves = _escape(_where(driver))
+        yield (
+            f'<tr><th scope="row">{_escape(driver["feature"])}</th><td>{bar}</td>'
+            f"<td>{driver['n_changed']:,} of {n_rows:,}</td><td>{moves}</td></tr>"
+        )
+
+
+def _where(driver):
+    change, direction = driver["median_change"], driver["direction"]
+    words = {"both": "up or down", "filled": "gaps are filled"}
+    text = words.get(direction, f"mostly {direction}")
+    return text if change is None else f"{text} (median {change:+.3g})"
+
+
+# --- 3. The rows ---
+
+
+def _rows(facts):
+    yield '<section id="rows"><h2>3. The rows</h2>'
+    if not facts["explanation"]:
+        yield (
+            f"<p>None of the {_words.count(facts['n_rows'])} is rejected, so there is "
+            "nothing to explain.</p></section>"
+        )
+        return
+    left_out = facts["n_rejected"] - facts["n_explained"]
+    if left_out:
+        yield (
+            f"<p>The {facts['n_explained']:,} most uncertain rows are explained, and "
+            f"{left_out:,} rejected ones left out (<code>max_rows</code>).</p>"
+        )
+    yield (
+        "<p>A click on the name of a row shows all about it. "
+        f"{_escape(_terms(facts))}</p>"
+        "<noscript><p><strong>Scripts are off, so the table cannot be shown.</strong>"
+        "</p></noscript>"
+        '<div id="controls" class="controls"></div>'
+        '<p id="status" role="status" aria-live="polite"></p>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Rows">'
+        '<table id="table"></table></div>'
+        '<p><button type="button" id="more" hidden>Show more rows</button></p>'
+        "</section>"
+    )
+
+
+def _terms(facts):
+    """Explain the measures where they stand."""
+    explanation = facts["explanation"]
+    unit = (
+        "Entropy is in nats: 0 is certain, and 0.69 is a coin toss between two classes."
+        if facts["unit"]
+        else "The standard deviation is in the unit of the target: two of three true "
+        "values should be nearer to the prediction."
+    )
+    bound = _words.bound(explanation)
+    bound = f" A row counts as {bound}." if bound else ""
+    return (
+        f"{unit}{bound} The distance adds up all changes, in standard deviations of "
+        "each column. A percentile says how many of 100 training rows are below."
+    )
+
+
+def _data(facts):
+    """What the script makes the table of."""
+    explanation = facts["explanation"]
+    if not explanation:
+        return None
+    features = explanation["features"]
+    pictures = None
+    if explanation["image_shape"] is not None:
+        pictures = _rendering.pictures(explanation["rows"])
+        features = []  # its pixels are no columns to read
+    rows = explanation["rows"]
+    largest = max(row["uncertainty"]["before"]["total"] or 0 for row in rows)
+    return {
+        "features": [feature["name"] for feature in features],
+        "groups": facts["groups"],
+        "measure": explanation["measure"],
+        "unit": explanation["unit"] or "",
+        "hasTruth": any("truth" in row for row in rows),
+        "largest": _short(largest) or 1,
+        "rows": [
+            _row_data(row, explanation, pictures and pictures[position])
+            for position, row in enumerate(rows)
+        ],
+    }
+
+
+def _row_data(row, explanation, pictures):
+    features = explanation["features"]
+    data = {
+        "name": _words.label(row),
+        "verdict": row["verdict"] or "",
+        "words": _sentence(row, explanation),
+        "prediction": _words.predicted_moves(row, explanation),
+        "flips": row["prediction"]["before"] != row["prediction"]["after"],
+        "before": _parts(row["uncertainty"]["before"]),
+        "after": _parts(row["uncertainty"]["after"]),
+        "distance": _short(row["distance"]),
+        "plausibility": _short(row["plausibility"]),
+        "nChanged": row["n_changed"],
+    }
+    if not explanation["unit"]:
+        data["flips"] = False
+    if "group" in row:
+        data["group"] = row["group"]
+    if "truth" in row:
+        data["truth"] = _words.prediction(row["truth"])
+        if explanation["unit"]:
+            data["wrong"] = row["truth"] != row["prediction"]["before"]
+    if pictures:
+        return data | {"pictures": pictures, "values": [], "changes": []}
+    pairs = list(zip(row["changes"], features, strict=True))
+    data["values"] = [_words.value(e["before"], f["decimals"]) for e, f in pairs]
+    data["changes"] = [
+        _change_data(position, entry, feature, row)
+        for position, (entry, feature) in enumerate(pairs)
+        if entry["before"] != entry["after"]
+    ]
+    data["others"] = [
+        _other_answer(candidate, row, explanation)
+        for candidate in row["candidates"][1:]
+    ]
+    if "neighbor" in row:
+        values = zip(row["neighbor"], features, strict=True)
+        data["neighbor"] = [_words.value(value, f["decimals"]) for value, f in values]
+    return data
+
+
+def _sentence(row, explanation):
+    """What would make it sure, or what changed if that was not the question."""
+    if explanation["goal"] == "sure":
+        return _words.sentence(row, explanation)
+    paragraph = _words.summary(explanation | {"rows": [row]})
+    return paragraph.removeprefix(f"{_words.label(row)}: ")
+
+
+def _change_data(position, entry, feature, row):
+    part = _words.share(entry, row)
+    percentiles = [entry[f"percentile_{when}"] for when in ("before", "after")]
+    return [
+        position,
+        *_words.two_values(entry, feature),
+        *(None if value is None else round(value) for value in percentiles),
+        None if part is None else _words.percent(part),
+    ]
+
+
+def _other_answer(candidate, row, explanation):
+    """Another counterfactual of a row, in words."""
+    changed = [
+        f"{feature['name']} {new}"
+        for entry, feature, after in zip(
+            row["changes"], explanation["features"], candidate["values"], strict=True
+        )
+        if (new := _words.value(after, feature["decimals"]))
+        != _words.value(entry["before"], feature["decimals"])
+    ]
+    what = _words.listed(changed) if changed else "nothing changes"
+    return (
+        f"{what} ({explanation['measure']} {_words.figure(candidate['total'])}, "
+        f"distance {_words.figure(candidate['distance'])})"
+    )
+
+
+def _parts(parts):
+    return [_short(parts[kind]) for kind in ("total", "aleatoric", "epistemic")]
+
+
+def _short(number):
+    return None if number is None else float(f"{number:.4g}")
+
+
+# --- 4. What not to conclude ---
+
+
+def _limits(facts):
+    yield '<section id="limits"><h2>4. What not to conclude</h2><ul>'
+    yield from (f"<li>{_escape(text)}</li>" for text in _warnings(facts))
+    yield "</ul><h3>How this page was made</h3>"
+    yield '<div class="scroll" tabindex="0" role="region" aria-label="Settings"><table>'
+    yield "<tbody>"
+    for name, value in facts["settings"].items():
+        yield (
+            f'<tr><th scope="row">{_escape(name)}</th>'
+            f"<td><code>{_escape(value)}</code></td></tr>"
+        )
+    yield "</tbody></table></div>"
+    versions = ", ".join(f"{name} {v}" for name, v in facts["versions"].items())
+    yield f"<p>Versions: {_escape(versions)}.</p>"
+    yield f'<pre tabindex="0"><code>{_escape(facts["code"])}</code></pre></section>'
+
+
+def _warnings(facts):
+    yield (
+        "A change that would make the model sure is about the model, not about the "
+        "world: nobody has shown that acting on it changes the outcome."
+    )
+    yield (
+        "Sure is not right. The model can be sure and wrong; part 1 says how often it "
+        "is."
+    )
+    explanation = facts["explanation"]
+    if explanation:
+        rows = explanation["rows"]
+        unsure = sum(row["is_sure"] is False for row in rows)
+        if unsure:
+            yield (
+                f"{_words.count(unsure)} of {len(rows):,} got no answer: no sure and "
+                "believable row was found nearby. This does not mean that there is "
+                "none."
+            )
+        odd = sum(row["is_plausible"] is False for row in rows)
+        if odd:
+            yield (
+                f"{_words.count(odd)} got an answer that is less believable than "
+                "asked: few training rows look like it."
+            )
+        flips = sum(
+            row["prediction"]["before"] != row["prediction"]["after"] for row in rows
+        )
+        if explanation["unit"] and flips:
+            yield (
+                f"In {_words.count(flips)} the answer is sure of another class. Where "
+                "the model hesitates between classes, it may become sure of either."
+            )
+        yield (
+            "Contributions say what lowers the uncertainty of this model. They are no "
+            "causes, and columns that belong together share them."
+        )
+        if explanation["note"]:
+            yield explanation["note"]
+    if facts["quality"] and facts["n_rows"] < 200:
+        yield (
+            f"The figures of part 1 rest on {_words.count(facts['n_rows'])}. With "
+            "so few they may be off by several points."
+        )
+    yield (
+        "The simplest model of part 1 knows the rows that it is compared on, which is "
+        "a small advantage for it."
+    )

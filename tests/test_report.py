@@ -1,0 +1,299 @@
+"""The page of a whole model: its facts, what it says, and how it behaves."""
+
+import html
+import json
+import re
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.pipeline
+from browser import Browser, find_browser
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+from sklearn_clue import NeighborExplainer, Report, report
+from sklearn_clue.pipeline import make_pipeline
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+FORMULA = "=cmd|'/c calc'!A1"
+
+
+def make_table(n_rows, seed=0):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {
+            "dose": rng.uniform(0, 10, n_rows).round(2),
+            "age": rng.normal(50, 9, n_rows).round(),
+            HOSTILE: rng.choice(["<b>x</b>", FORMULA, "plain"], n_rows),
+        }
+    )
+    noise = rng.normal(scale=1.5, size=n_rows)
+    return X, np.where(X["dose"] + noise > 5, "works", "<i>fails")
+
+
+@pytest.fixture(scope="module")
+def classified():
+    X, y = make_table(500)
+    encoder = make_column_transformer(
+        (OneHotEncoder(), [HOSTILE]), remainder=StandardScaler()
+    )
+    model = sklearn.pipeline.make_pipeline(encoder, LogisticRegression())
+    explainer = NeighborExplainer(model, random_state=0).fit(X[:300], y[:300])
+    return explainer, X[300:], y[300:]
+
+
+@pytest.fixture(scope="module")
+def made(classified):
+    return report(*classified, neighbors=True, title=f"Doses {HOSTILE}")
+
+
+def data_of(page):
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+    return json.loads(found[1])
+
+
+# --- Facts ---
+
+
+def test_errors_are_those_of_the_predictions(made, classified):
+    explainer, X, y = classified
+    quality = made.to_dict()["quality"]
+    wrong = explainer.predict(X) != y
+    assert quality["error"] == pytest.approx(wrong.mean())
+    counts = np.unique(y, return_counts=True)[1]
+    assert quality["baseline"] == pytest.approx(1 - counts.max() / len(y))
+    is_rejected = explainer.rejects(X)
+    rejection = quality["rejection"]
+    assert rejection["error_rejected"] == pytest.approx(wrong[is_rejected].mean())
+    assert rejection["error_kept"] == pytest.approx(wrong[~is_rejected].mean())
+    surest = np.argsort(explainer.predict_uncertainty(X).total)[:160]
+    assert rejection["rate"] == pytest.approx(0.2)
+    assert rejection["error_at_rate"] == pytest.approx(wrong[surest].mean())
+    assert rejection["share"][0] == 0 and rejection["error"][0] == quality["error"]
+    bins = quality["calibration"]["bins"]
+    assert sum(group["n_rows"] for group in bins) == len(y)
+    for group in bins:
+        low, high = group["interval"]
+        assert 0 <= low < group["right"] < high + 1e-9 <= 1 + 1e-9
+
+
+def test_rejected_rows_are_explained_the_least_sure_first(made, classified):
+    explainer, X, y = classified
+    facts = made.to_dict()
+    assert facts["n_rejected"] == facts["n_explained"] == explainer.rejects(X).sum()
+    rows = facts["explanation"]["rows"]
+    totals = [row["uncertainty"]["before"]["total"] for row in rows]
+    assert totals == sorted(totals, reverse=True)
+    for row in rows:
+        assert row["truth"] == y[row["row"] - 300]
+        assert len(row["neighbor"]) == 3
+    assert facts["drivers"][0]["feature"] == "dose"
+    shares = facts["parts"]["rejected"]
+    assert sum(shares.values()) == pytest.approx(1)
+    json.dumps(facts, allow_nan=False)
+
+
+def test_known_coverage_of_a_regression():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 2))
+    y = 3 * X[:, 0] + rng.normal(scale=0.2, size=400)
+    forest = RandomForestRegressor(30, min_samples_leaf=3, random_state=0)
+    explainer = NeighborExplainer(forest).fit(X[:200], y[:200])
+    made = report(explainer, X[200:], y[200:], max_rows=5)
+    quality = made.to_dict()["quality"]
+    error = y[200:] - explainer.predict(X[200:])
+    assert quality["error"] == pytest.approx(np.sqrt(np.mean(error**2)))
+    assert quality["baseline"] == pytest.approx(y[200:].std())
+    std = explainer.predict_uncertainty(X[200:]).total
+    inside = (np.abs(error) <= 1.6449 * std).mean()
+    ninety = next(b for b in quality["coverage"]["bins"] if b["claimed"] == 0.9)
+    assert ninety["right"] == pytest.approx(inside)
+    assert made.to_dict()["n_explained"] == len(made.explanation) == 5
+    page = html.unescape(made._repr_html_())
+    assert "5 most uncertain rows are explained" in page and "typical error" in page
+
+
+def test_without_targets_and_without_rejected_rows(classified):
+    explainer, X, _ = classified
+    page = report(explainer, X[:20]).to_dict()
+    assert page["quality"] is None and "truth" not in page["explanation"]["rows"][0]
+    sure = X[~explainer.rejects(X)][:10]
+    made = report(explainer, sure)
+    assert made.explanation is None and made.to_dict()["drivers"] == []
+    assert "nothing to explain" in html.unescape(made._repr_html_())
+    assert repr(made) == "<Report on 10 rows: 0 rejected>"
+
+
+def test_a_pipeline_is_reported_by_its_last_step(classified):
+    explainer, X, y = classified
+    pipeline = make_pipeline(FunctionTransformer(lambda table: table), explainer)
+    made = report(pipeline, X[:50], y[:50])
+    assert made.to_dict()["n_rows"] == 50
+
+
+def test_what_cannot_be_is_refused(classified):
+    explainer, X, y = classified
+    with pytest.raises(
+        TypeError, match="report needs an explainer.*LogisticRegression"
+    ):
+        report(explainer.estimator_, X, y)
+    with pytest.raises(ValueError, match="No label of y_test is a class.*'maybe'"):
+        report(explainer, X[:2], ["maybe", "maybe"])
+    with pytest.raises(ValueError, match="1 missing value, the first at position 1"):
+        report(explainer, X[:2], np.array(["works", None], dtype=object))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        report(explainer, X[:2], y[:3])
+    with pytest.raises(ValueError, match="max_rows must be at least 1, got 0"):
+        report(explainer, X, y, max_rows=0)
+
+
+# --- The page as a file ---
+
+
+def test_page_says_what_a_manager_asks(made, tmp_path):
+    path = made.to_html(tmp_path / "page.html")
+    page = path.read_text(encoding="utf-8")
+    quality = made.to_dict()["quality"]
+    before, after = quality["error"], quality["rejection"]["error_at_rate"]
+    write = "{:.1%}" if after < 0.1 else "{:.0%}"
+    words = f"if the 20 % least sure go to a person, errors fall from {before:.0%}"
+    assert words.replace("%", " %").replace("20  %", "20 %") in page
+    assert f"to {write.format(after).replace('%', ' %')}" in page
+    for heading in ("What the model knows", "What drives its doubts", "The rows"):
+        assert heading in page
+    assert "NeighborExplainer(estimator=Pipeline(" in page
+    assert "What not to conclude" in page and "Python " in page
+    assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_hostile_names_and_values_stay_text(made, tmp_path):
+    page = made.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<img" not in page and "<b>x" not in page and "<i>fails" not in page
+    data = data_of(page)
+    assert HOSTILE in data["features"]
+    assert any("<i>fails" in row["prediction"] for row in data["rows"])
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert "default-src 'none'" in policy and "script-src 'sha256-" in policy
+
+
+def test_half_a_character_breaks_nothing(classified, tmp_path):
+    explainer, X, y = classified
+    made = report(explainer, X, y, title="half \ud83d")
+    page = made.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "half &#55357;" in page
+
+
+def test_500_rows_of_40_columns_are_small(tmp_path):
+    rng = np.random.default_rng(0)
+    names = [f"column number {i}" for i in range(40)]
+    X = pd.DataFrame(rng.normal(size=(700, 40)), columns=names)
+    y = X.to_numpy()[:, :5].sum(axis=1) > 0
+    explainer = NeighborExplainer(
+        LogisticRegression(), rejection_rate=0.9, n_neighbors=2
+    ).fit(X[:100], y[:100])
+    made = report(explainer, X[100:], y[100:], tmp_path / "page.html")
+    assert isinstance(made, Report) and made.to_dict()["n_explained"] == 500
+    assert (tmp_path / "page.html").stat().st_size < 2e6
+
+
+# --- The page in a browser ---
+
+NAMES = """[...document.querySelectorAll("#table tbody [data-row] .name")].map(
+    (button) => button.textContent)"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    path = find_browser()
+    if path is None:
+        pytest.skip("no browser is on the path")
+    with Browser(path, tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+def test_in_a_browser(browser, made, tmp_path):
+    browser.set_width(1200)
+    browser.open(made.to_html(tmp_path / "page.html"))
+    rows = data_of((tmp_path / "page.html").read_text("utf-8"))["rows"]
+    every = [row["name"] for row in rows]
+    assert browser.run(NAMES) == every
+
+    browser.click("#search")
+    browser.type(every[1])
+    assert browser.run(NAMES) == [every[1]]
+    status = "document.getElementById('status').textContent"
+    assert browser.run(status) == f"1 of {len(every)} rows."
+    browser.run("search.value = ''; search.dispatchEvent(new Event('input'))")
+
+    # Filter by the verdict, and download what is left.
+    browser.run("""(() => { const select = document.getElementById("filter-flips");
+        select.value = "0"; select.dispatchEvent(new Event("change")); })()""")
+    flips = [row["name"] for row in rows if row["flips"]]
+    assert browser.run(NAMES) == flips and 0 < len(flips) < len(every)
+    browser.send(
+        "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path)
+    )
+    browser.click("#save")
+    table = read_when_there(tmp_path / "rows.csv")
+    assert table["row"].tolist() == flips
+    assert set(table[HOSTILE]) <= {"<b>x</b>", f"'{FORMULA}", "plain"}
+    browser.run("""(() => { const select = document.getElementById("filter-flips");
+        select.value = ""; select.dispatchEvent(new Event("change")); })()""")
+
+    # Sort by entropy by the keyboard: the largest first, then the smallest.
+    browser.run("document.querySelectorAll('#table thead button')[4].focus()")
+    browser.press("Enter", 13)
+    assert browser.run(NAMES) == every
+    browser.press("Enter", 13)
+    totals = {row["name"]: row["before"][0] for row in rows}
+    assert [totals[name] for name in browser.run(NAMES)] == sorted(totals.values())
+    sorted_by = "document.querySelector('[aria-sort]').getAttribute('aria-sort')"
+    assert browser.run(sorted_by) == "ascending"
+
+    browser.click("#table tbody .name")
+    first = browser.run(NAMES)[0]
+    detail = browser.run("document.querySelector('.detail').textContent")
+    row = next(row for row in rows if row["name"] == first)
+    assert row["words"] in detail and "nearest sure training row" in detail
+    assert HOSTILE in detail  # as text
+    browser.click("#table tbody .name")
+    assert browser.run("document.querySelector('.detail')") is None
+
+    assert browser.complaints == []
+    assert [
+        url for url in browser.requests if not url.startswith(("file:", "blob:"))
+    ] == []
+    assert browser.run("document.querySelectorAll('img').length") == 0
+
+
+def read_when_there(path, seconds=10):
+    for _ in range(10 * seconds):
+        if path.exists():
+            break
+        time.sleep(0.1)
+    return pd.read_csv(path, encoding="utf-8-sig")
+
+
+def test_phone_dark_and_print(browser, made, tmp_path):
+    browser.set_width(360)
+    browser.set_dark(True)
+    browser.open(made.to_html(tmp_path / "page.html"))
+    browser.click("#table tbody .name")
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    assert max(map(int, re.findall(r"\d+", browser.run(ground))[:3])) < 60
+    browser.set_dark(False)
+    assert min(map(int, re.findall(r"\d+", browser.run(ground))[:3])) > 200
+    assert len(browser.send("Page.printToPDF")["data"]) > 10_000
+    assert browser.complaints == []
+
+
+def test_a_notebook_shows_it_in_a_frame(browser, made, tmp_path):
+    path = tmp_path / "notebook.html"
+    path.write_text(made._repr_html_(), encoding="utf-8")
+    browser.open(path)
+    assert browser.run("frames.length") == 1 and browser.complaints == []
