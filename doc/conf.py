@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 from docutils import nodes
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sphinx_gallery.sorting import ExplicitOrder
 
 import sklearn_clue
 from sklearn_clue import _validation
@@ -60,7 +61,15 @@ sphinx_gallery_conf = {
     "subsection_order": [
         f"../examples/{room}" for room in ("quickstart", "advanced", "paper")
     ],
-    "within_subsection_order": "ExampleTitleSortKey",
+    "within_subsection_order": ExplicitOrder(
+        [
+            "plot_random_forest.py",
+            "plot_one_minute_clue.py",
+            "plot_any_regressor.py",
+            "plot_pipeline_mixed_frame.py",
+            "*",
+        ]
+    ),
     # The paper's room holds commands, too, which print tables.
     "ignore_pattern": r"^(?!plot_)",
     # Examples that need the paper's data or what is not installed are shown, not

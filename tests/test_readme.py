@@ -22,9 +22,10 @@ def test_links_lead_somewhere():
 @pytest.mark.slow
 def test_code_prints_what_is_shown():
     """Half a minute of sampling. Other processors may change last digits."""
-    code, shown = re.search(
-        r"```python\n(.*?)```.*?```text\n(.*?)```", README, flags=re.S
-    ).groups()
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(code, {})
-    assert printed.getvalue().split() == shown.split()
+    pairs = re.findall(r"```python\n(.*?)```.*?```text\n(.*?)```", README, flags=re.S)
+    assert len(pairs) == README.count("```python")
+    names = {}
+    for code, shown in pairs:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, names)
+        assert printed.getvalue().split() == shown.split()

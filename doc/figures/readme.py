@@ -2,14 +2,15 @@
 
     python doc/figures/readme.py
 
-The output of the block goes to the screen, for the block of text that follows it in the
-README. The picture goes to doc/_static/clue.png.
+The output of the blocks goes to the screen, for the blocks of text that follow them in
+the README. The picture goes to doc/_static/clue.png.
 """
 
 import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 from sklearn_clue.plotting import ExplanationDisplay, RejectionCurveDisplay
 
@@ -17,31 +18,40 @@ ROOT = Path(__file__).parents[2]
 
 
 def readme_blocks():
-    """The first block of code, and the output that is printed below it."""
+    """Give pairs of code and the output that is shown below it."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    code, output = re.search(
-        r"```python\n(.*?)```.*?```text\n(.*?)```", readme, flags=re.S
-    ).groups()
-    return code, output
+    pattern = r"```python\n(.*?)```.*?```text\n(.*?)```"
+    return re.findall(pattern, readme, flags=re.S)
+
+
+def typical(explanation):
+    """Choose the row whose counterfactual is at the median distance."""
+    return explanation[[np.argsort(explanation.distance)[len(explanation) // 2]]]
 
 
 def draw(clue, explanation, X_test, y_test):
     """Errors that rejecting saves, and one row that is rejected, explained."""
-    figure, axes = plt.subplots(
-        1, 2, figsize=(11, 3.9), layout="constrained", width_ratios=[1, 1.5]
+    # One column and large letters, to be read on a phone.
+    plt.rcParams["font.size"] = 12
+    figure = plt.figure(figsize=(6.4, 6.4), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=[1.15, 1])
+    heading = {"x": 0.01, "ha": "left", "weight": "bold"}
+    above.suptitle("It knows when not to decide", **heading)
+    below.suptitle("It says what would make it sure", **heading)
+    curve = RejectionCurveDisplay.from_estimator(
+        clue, X_test, y_test, name="most uncertain first", ax=above.subplots()
     )
-    RejectionCurveDisplay.from_estimator(clue, X_test, y_test, ax=axes[0])
-    axes[0].set_title("1. It knows when not to decide", loc="left")
-    ExplanationDisplay.from_explanation(explanation[:1], max_features=7, ax=axes[1])
-    title = axes[1].get_title(loc="left")
-    axes[1].set_title(f"2. It says why: {title}", loc="left")
+    curve.ax_.set(xlabel="tumours rejected (%)", ylabel="error among the rest")
+    curve.ax_.legend(loc="center right", frameon=False)
+    ExplanationDisplay.from_explanation(typical(explanation), ax=below.subplots())
     return figure
 
 
 if __name__ == "__main__":
     names = {}
-    exec(readme_blocks()[0], names)
+    for code, _ in readme_blocks():
+        exec(code, names)
     figure = draw(
-        names["clue"], names["first"], names["X_test"], names["y_test"].to_numpy()
+        names["clue"], names["explanation"], names["X_test"], names["y_test"].to_numpy()
     )
     figure.savefig(ROOT / "doc" / "_static" / "clue.png", dpi=110)
