@@ -3,6 +3,7 @@
 from sklearn_clue.evaluation._attribution import attribute_uncertainty
 from sklearn_clue.evaluation._comparison import evaluate_explainers
 from sklearn_clue.evaluation._ground_truth import GroundTruth
+from sklearn_clue.evaluation._plausibility import plausibility
 from sklearn_clue.evaluation._scores import (
     EXPLANATION_SCORERS,
     informativeness,
@@ -23,5 +24,6 @@ __all__ = [
     "knee_point_distance",
     "mean_ratio",
     "nearest_neighbor_distance",
+    "plausibility",
     "relevance",
 ]

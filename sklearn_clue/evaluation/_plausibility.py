@@ -35,6 +35,17 @@ def plausibility(explainer, X):
     are to these. In many dimensions a row with one impossible value can be as near to
     others as most rows are: plausibility says that a row looks like the data, not that
     nothing is wrong with it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn_clue import NeighborExplainer
+    >>> from sklearn_clue.evaluation import plausibility
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> explainer = NeighborExplainer(LogisticRegression()).fit(X, X[:, 0] > 0)
+    >>> plausibility(explainer, [[0.0, 0.0], [9.0, 9.0]]).round(1)
+    array([0.9, 0. ])
     """
     inner, _ = _to_explainer(explainer, X)
     stored = getattr(inner, "_stored", None)
