@@ -25,10 +25,10 @@ from sklearn_clue._validation import (
     HasMethods,
     Interval,
     StrOptions,
-    _fit_context,
     _routing_enabled,
     check_is_fitted,
     check_labels,
+    fit_context,
     naming,
 )
 from sklearn_clue.bayesian import BayesianMLPClassifier
@@ -100,7 +100,7 @@ class BaseUncertaintyExplainer(
 
     # Fitting ----------------------------------------------------------------------
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y=None, **fit_params):
         """Fit the estimator, and the generator if there is one.
 
@@ -137,7 +137,8 @@ class BaseUncertaintyExplainer(
 
     def _fit(self, X, y, fit_params):
         weights_of_parts(self.uncertainty)
-        # A fit that fails leaves nothing of the one before.
+        # Nothing of an earlier fit may be mistaken for this one's; `fit_context` brings
+        # it back should this one fail.
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         X, y = self._check_table(X, y)
@@ -253,7 +254,7 @@ class BaseUncertaintyExplainer(
                 "single regressor that predicts nothing but a mean is of that kind: "
                 "pass several as a list, or a BayesianMLPRegressor.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         return float(
             np.quantile(unit_of(self._provider) * total, 1 - self.rejection_rate)

@@ -20,8 +20,8 @@ from sklearn_clue._validation import (
     HasMethods,
     Interval,
     StrOptions,
-    _fit_context,
     check_is_fitted,
+    fit_context,
 )
 from sklearn_clue.encoding import as_float32
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer, read_weights
@@ -969,7 +969,7 @@ class CLUEExplainerCV(_BaseCLUE):
         self.random_state = random_state
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y=None, **fit_params):
         """Choose the weight of the distance, and fit the parts to all rows.
 
@@ -982,8 +982,8 @@ class CLUEExplainerCV(_BaseCLUE):
             Target values.
 
         **fit_params : dict
-            Metadata such as `sample_weight`: for the estimator, or routed as requested
-            if metadata routing is enabled.
+            `groups` for the splitter. Metadata such as `sample_weight`: for the
+            estimator, or routed as requested if metadata routing is enabled.
 
         Returns
         -------
@@ -992,16 +992,14 @@ class CLUEExplainerCV(_BaseCLUE):
         """
         weights = read_weights("distance_weights", self.distance_weights)
         X, y = self._check_table(X, y)
+        groups = fit_params.pop("groups", None)  # for the splitter
         cv = check_cv(self.cv, y, classifier=is_classifier(self))
         settings = self.get_params(deep=False)
         del settings["distance_weights"], settings["cv"]
         # All rows first: a fold may lack the one that something is wrong with.
         self._fit(X, y, fit_params)
-        try:
-            scores = self._sweep(X, y, fit_params, cv, settings, weights)
-        except BaseException:
-            del self.estimator_  # no weight of the distance, so not fitted
-            raise
+        folds = cv.split(X, y, groups)
+        scores = self._sweep(X, y, fit_params, folds, settings, weights)
         best = int(scores.mean(1).argmax())
         self.distance_weight_ = float(weights[best])
         self.cv_results_ = {
@@ -1011,10 +1009,10 @@ class CLUEExplainerCV(_BaseCLUE):
         }
         return self
 
-    def _sweep(self, X, y, fit_params, cv, settings, weights):
+    def _sweep(self, X, y, fit_params, folds, settings, weights):
         """Score all weights of the distance on all folds."""
         scores = []
-        for train, test in cv.split(X, y):
+        for train, test in folds:
             fold = CLUEExplainer(**settings)
             params = {
                 name: _take(value, train, len(X)) for name, value in fit_params.items()

@@ -270,6 +270,8 @@ def with_slope(function, x):
     there = x.detach().clone().requires_grad_()
     with torch.enable_grad():
         value = function(there)
+        if not value.requires_grad:  # the same everywhere, such as no noise at all
+            return value, torch.zeros_like(x)
         # Sum, not mean: each row's slope must not depend on who shares its batch.
         (slope,) = torch.autograd.grad(value.sum(), there)
     # A row without a slope (an overflow far out) must not move to nowhere.

@@ -185,8 +185,10 @@ class EncodedSpace:
             ):
                 rows = step.inverse_transform(rows) if is_undone else rows
         rows = _tables.with_columns(X, dict(enumerate(_tables.arrays(rows))))
-        cells, own, is_same = _tables.arrays(rows), _tables.arrays(X), x == x0
-        # Cells that did not move in encoded space are copied, to the last bit.
+        cells, own = _tables.arrays(rows), _tables.arrays(X)
+        # Cells that did not move in encoded space, but for rounding, are copied to the
+        # last bit.
+        is_same = np.abs(x - x0) <= 1e-9
         for j, column in enumerate(self.schema if self.is_columnwise else ()):
             cells[j] = np.where(is_same[:, column.block].all(1), own[j], cells[j])
         for j in self._unused:

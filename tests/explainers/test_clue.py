@@ -15,7 +15,7 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -532,6 +532,24 @@ def test_cross_validated_weight(table):
     )
     with pytest.raises(ValueError, match="distance_weights must be a sequence"):
         clone(explainer).set_params(distance_weights=[-1.0]).fit(X[["age"]], y)
+
+
+def test_cv_takes_groups(table):
+    X, y, _ = table
+    X, groups = X[["age", "income"]], np.arange(len(X)) % 4
+    split = []
+
+    class Watched(GroupKFold):
+        def split(self, X, y=None, groups=None):
+            for train, test in super().split(X, y, groups):
+                split.append(set(groups[train]) & set(groups[test]))
+                yield train, test
+
+    explainer = CLUEExplainerCV(
+        LogisticRegression(), vae(max_iter=1), cv=Watched(2), distance_weights=(1.0,)
+    )
+    explainer.fit(X, y, groups=groups)
+    assert split == [set(), set()]
 
 
 def test_cv_is_not_fitted_without_a_weight(table, monkeypatch):

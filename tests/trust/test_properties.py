@@ -279,12 +279,9 @@ def test_drawn_cases_differ_and_can_be_repeated():
     "model, part",
     [
         (LogisticRegression(), "epistemic"),
-        pytest.param(
+        (
             [MLPRegressor((3,), max_iter=2, random_state=i) for i in range(2)],
             "aleatoric",
-            marks=pytest.mark.xfail(
-                strict=False, reason="the search asks a constant for its gradient"
-            ),
         ),
     ],
     ids=["one model", "means"],

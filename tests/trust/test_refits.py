@@ -105,14 +105,6 @@ def answers(estimator, X):
 # A failed refit -------------------------------------------------------------------
 
 
-# To be taken out once explainers decorate `fit` by `fit_context`.
-_PENDING = pytest.mark.xfail(strict=False, reason="explainers assign as they go")
-WHOLE_OR_NOTHING = [
-    pytest.param(name, marks=[_PENDING] if hasattr(estimator, "estimator") else [])
-    for name, estimator in ESTIMATORS.items()
-]
-
-
 class Failure(BaseException):
     """As rude as an interrupt."""
 
@@ -142,7 +134,7 @@ class FailsAt:
         object.__setattr__(self.estimator, "__class__", self.kind)
 
 
-@pytest.mark.parametrize("name", WHOLE_OR_NOTHING)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_failed_refit_leaves_the_old_model_or_none(name):
     """Wherever it fails, nothing is left that is half old and half new."""
     model = fitted(name)
@@ -166,7 +158,7 @@ def test_a_failed_refit_leaves_the_old_model_or_none(name):
         before = joblib.hash(model)
 
 
-@pytest.mark.parametrize("name", WHOLE_OR_NOTHING)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_failed_first_fit_leaves_nothing(name):
     model = clone(ESTIMATORS[name])
     with FailsAt(model, 2), pytest.raises(Failure):
