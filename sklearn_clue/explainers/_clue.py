@@ -571,7 +571,7 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
     ...     LogisticRegression(), VAEEncoder(2, (20,), max_iter=60), random_state=0
     ... ).fit(X, y)
     >>> explanation = clue.explain(pd.DataFrame({"dose": [5.2], "age": [50.0]}))
-    >>> bool(explanation.counterfactuals["dose"][0] > 5.5)
+    >>> bool(explanation.is_sure[0])
     True
     """
 

@@ -92,7 +92,7 @@ def shapley_of_changes(
     --------
     >>> import numpy as np
     >>> from sklearn_clue.explainers._contributions import shapley_of_changes
-    >>> product = lambda x: x[:, 0] * x[:, 1] + x[:, 2]
+    >>> product = lambda x, rows: x[:, 0] * x[:, 1] + x[:, 2]
     >>> x0, x = np.array([[2.0, 2.0, 5.0]]), np.array([[0.0, 0.0, 5.0]])
     >>> shapley_of_changes(product, x0, x, [[0], [1], [2]]).values
     array([[2., 2., 0.]])
