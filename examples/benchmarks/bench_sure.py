@@ -250,12 +250,12 @@ def share_flipped(explainer, rows, after):
 
 
 def n_outside(schema, rows, after):
-    """Values beyond those of the training column, which were not so before."""
+    """Values beyond those of the training column and beyond that of the row."""
     count = 0
     for column in schema.numbers:
         old, new = rows[column.name].to_numpy(), after[column.name].to_numpy()
-        beyond = (new < column.low) | (new > column.high)
-        count += int((beyond & (old != new)).sum())
+        low, high = np.fmin(column.low, old), np.fmax(column.high, old)
+        count += int(((new < low) | (new > high)).sum())
     return count
 
 

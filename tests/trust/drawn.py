@@ -346,6 +346,11 @@ def draw(seed, *, one_way=False):
     # Where columns are mixed, constraints on single ones are refused.
     mixing = PCA | PolynomialFeatures | SelectKBest | VarianceThreshold
     is_mixed = any(isinstance(step, mixing) for step in steps)
+    # What cannot be undone is shown as it comes out, under other names.
+    is_mixed |= any(
+        isinstance(step, FunctionTransformer) and step.inverse_func is None
+        for step in steps
+    )
     constraints = {} if is_mixed else _constraints(rng, frame)
     settings = {
         "uncertainty": rng.choice(["total", "total", "aleatoric", "epistemic"]).item(),

@@ -280,7 +280,10 @@ def test_drawn_cases_differ_and_can_be_repeated():
     [
         (LogisticRegression(), "epistemic"),
         (
-            [MLPRegressor((3,), max_iter=2, random_state=i) for i in range(2)],
+            [
+                MLPRegressor(hidden_layer_sizes=(3,), max_iter=2, random_state=i)
+                for i in range(2)
+            ],
             "aleatoric",
         ),
     ],
