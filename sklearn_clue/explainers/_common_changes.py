@@ -18,7 +18,7 @@ LENGTHS = ((0.5, 1.0), (0.75, 1.0), (0.9, 1.0), (0.9, 1.25), (0.9, 1.6), (0.9, 2
 
 # Nine of ten rows need at most this much of a change on their own: the measure of what
 # is far. A row that no common change makes sure costs so many times that; one that
-# becomes sure, but less plausible than demanded, half of it.
+# becomes sure, but less plausible than demanded, half of it and half its distance.
 FAR = 0.9
 MISSED = 3.0
 
@@ -253,8 +253,9 @@ class Chooser:
 
     def costs(self, measured):
         """What rows pay for changes: the distance, or more where they do not work."""
-        half = 0.5 * self.missed
-        cost = np.where(measured.is_sure, half + measured.distance, self.missed)
+        # To be sure and not plausible is never dearer than not to be sure.
+        half = 0.5 * (self.missed + np.minimum(measured.distance, self.missed))
+        cost = np.where(measured.is_sure, half, self.missed)
         return np.where(measured.is_good, measured.distance, cost)
 
     def choose(self, cost, n_groups):

@@ -258,6 +258,19 @@ def test_best_prefers_good_then_sure_then_least_unsure():
     assert measured.best().tolist() == [0, 2, 0]
 
 
+def test_rows_pay_most_for_what_does_not_make_them_sure():
+    chooser = Chooser(far=1.0, max_columns=1)
+    values = np.array([[2.0, 2.0, 9.0, 2.0]])
+    measured = Measured(
+        distance=values,
+        uncertainty=values,
+        is_sure=np.array([[True, True, True, False]]),
+        is_good=np.array([[True, False, False, False]]),
+    )
+    good, sure, far, unsure = chooser.costs(measured)[0]
+    assert good == 2.0 < sure < far == unsure == chooser.missed
+
+
 def test_choice_exchanges_what_has_become_needless():
     # The first choice serves everybody at some price; two specialists are better.
     chooser = Chooser(far=1.0, max_columns=1)
