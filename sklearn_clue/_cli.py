@@ -462,29 +462,20 @@ def _chunks(text, explainer, args):
 
 def _read_column(values, column, text):
     """Text as the model knows the column: numbers, or its own categories."""
+    lines = values.index
     if column.kind == "category":
         own = {str(category): category for category in column.categories or ()}
         return [None if v in MISSING else own.get(v, v) for v in values]
-    known = ~values.isin(MISSING)
-    numbers = np.full(len(values), np.nan)
-    try:
-        numbers[known] = [_number(value, text.separator) for value in values[known]]
-    except ValueError:
-        for line, value in values[known].items():
-            try:
-                _number(value, text.separator)
-            except ValueError:
-                raise FileError(
-                    f"{text.path}, line {line}, column {column.name!r}: {value!r} is "
-                    "not a number, which the model needs. Correct it, or leave it empty if "
-                    "it is missing."
-                ) from None
-    return numbers
-
-
-def _number(value, separator):
-    decimal_comma = separator != "," and "." not in value
-    return float(value.replace(",", "." if decimal_comma else ""))
+    values = values[~values.isin(MISSING)]
+    forms = text.number_forms(values)
+    if None in forms:
+        wrong = forms.index(None)
+        raise FileError(
+            f"{text.path}, line {values.index[wrong]}, column {column.name!r}: "
+            f"{values.iloc[wrong]!r} is not a number, which the model needs. Correct "
+            "it, or leave it empty if it is missing."
+        )
+    return pd.Series(forms, index=values.index, dtype=float).reindex(lines).to_numpy()
 
 
 def _judged(explainer, chunks):

@@ -7,6 +7,7 @@ into numbers column by column. What cannot be read is told with its line and col
 import codecs
 import csv
 import re
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -54,8 +55,12 @@ class TextTable:
         if not sample.strip():
             raise FileError(f"{self.path} is empty: a line of names is needed.")
         self.separator = _find_separator(sample)
-        _, first = next(self._records())
-        self.names = self._read_names(first)
+        records = self._records()
+        self.names = self._read_names(next(records)[1])
+        # By the first rows for all of the file, so that pieces of it agree.
+        some = [field for _, record in islice(records, 200) for field in record]
+        has_commas = any(_has_decimal_comma(field.strip()) for field in some)
+        self.has_commas = self.separator != "," and has_commas
 
     def _open(self):
         return open(self.path, encoding=self.encoding, newline="")
@@ -151,6 +156,20 @@ class TextTable:
         if rows or size is None:
             yield pd.DataFrame(rows, index=lines, columns=self.names, dtype=object)
 
+    def number_forms(self, values):
+        """Each value as Python writes numbers, or None where it is none."""
+        forms = []
+        has_other = self.separator == ","  # so a comma within a number is no point
+        for value in values:
+            if self.has_commas and _POINT_THOUSANDS.fullmatch(value):
+                value = value.replace(".", "").replace(",", ".")
+            elif _COMMA_THOUSANDS.fullmatch(value) and (has_other or "." in value):
+                value = value.replace(",", "")
+            elif not has_other and _COMMA.fullmatch(value):
+                value = value.replace(",", ".")
+            forms.append(value if _PLAIN.fullmatch(value) else None)
+        return forms
+
 
 def _find_separator(sample):
     """The separator that splits most lines alike."""
@@ -198,7 +217,7 @@ def read_table(path, as_text=()):
     if reader is None:
         text = TextTable(path)
         (frame,) = text.chunks()
-        table = typed(frame, path, text.separator, as_text)
+        table = typed(frame, text, as_text)
         notes = text.notes
     else:
         table, notes = _read_by_pandas(path, reader), []
@@ -221,7 +240,7 @@ def _read_by_pandas(path, reader):
     return table
 
 
-def typed(frame, path, separator=",", as_text=()):
+def typed(frame, text, as_text=()):
     """Turn text into numbers, column by column.
 
     Parameters
@@ -229,11 +248,8 @@ def typed(frame, path, separator=",", as_text=()):
     frame : DataFrame of str
         The index says on which line each row begins.
 
-    path : path-like
-        For messages.
-
-    separator : str, default=","
-        A file that is not separated by commas may use them as decimal points.
+    text : TextTable
+        Where it comes from, which tells how numbers are written.
 
     as_text : collection of str
         Columns that stay text.
@@ -243,29 +259,22 @@ def typed(frame, path, separator=",", as_text=()):
     table : DataFrame
         Of floats, integers and text, with None or NaN where a value is missing.
     """
-    some = frame.head(200).to_numpy().ravel()
-    has_commas = separator != "," and any(map(_has_decimal_comma, some))
     columns = {}
     for name, values in frame.items():
         values = values.to_numpy(dtype=object)
         known = np.array([value not in MISSING for value in values], dtype=bool)
-        forms = (
-            None if name in as_text else _forms(values[known], has_commas, separator)
-        )
-        if forms is None:
-            columns[name] = np.where(known, values, None)
-            continue
-        share = np.mean([form is not None for form in forms]) if len(forms) else 0
+        forms = [] if name in as_text else text.number_forms(values[known])
+        share = np.mean([form is not None for form in forms]) if forms else 0
         if share == 1:
             columns[name] = _numbers(forms, known)
         elif share >= _MOSTLY:
             wrong = next(i for i, form in enumerate(forms) if form is None)
             line = frame.index[np.flatnonzero(known)[wrong]]
             raise FileError(
-                f"{path}, line {line}, column {name!r}: {values[known][wrong]!r} is "
-                f"not a number, and {100 * share:.0f} % of the column are. Correct it, "
-                f"leave it empty if it is missing, or pass --category {name!r} if the "
-                "column is text."
+                f"{text.path}, line {line}, column {name!r}: {values[known][wrong]!r} "
+                f"is not a number, and {100 * share:.0f} % of the column are. Correct "
+                "it, leave it empty if it is missing, or pass "
+                f"--category {name!r} if the column is text."
             )
         else:
             columns[name] = np.where(known, values, None)
@@ -276,20 +285,6 @@ def _has_decimal_comma(value):
     """Whether a comma can be nothing else, or most likely is that: 3,14 or 1.234,5."""
     is_thousands = _POINT_THOUSANDS.fullmatch(value) and "," in value
     return bool(_COMMA.fullmatch(value) or is_thousands)
-
-
-def _forms(values, has_commas, separator):
-    """Each value as Python writes numbers, or None where it is none."""
-    forms = []
-    for value in values:
-        if has_commas and _POINT_THOUSANDS.fullmatch(value):
-            value = value.replace(".", "").replace(",", ".")
-        elif _COMMA_THOUSANDS.fullmatch(value) and (separator == "," or "." in value):
-            value = value.replace(",", "")
-        elif separator != "," and _COMMA.fullmatch(value):
-            value = value.replace(",", ".")
-        forms.append(value if _PLAIN.fullmatch(value) else None)
-    return forms
 
 
 def _numbers(forms, known):

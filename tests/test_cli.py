@@ -311,7 +311,7 @@ def test_decisions_are_asked_for(options, message, quick, patients, tmp_path, ca
 def test_what_explain_refuses(quick, patients, tmp_path, capsys):
     model = tmp_path / "model.joblib"
     explainer = NeighborExplainer(LogisticRegression())
-    X = pd.DataFrame({"dose": np.arange(40.0), "years": 1.0})
+    X = pd.DataFrame({"dose": np.arange(40.0), "years": np.arange(40) % 7})
     joblib.dump(explainer.fit(X, X["dose"] > 20), model)
     args = ["explain", str(model), str(patients), "-o"]
     assert main([*args, str(tmp_path / "out.txt")]) == 2
