@@ -57,7 +57,7 @@ MODELS = {
         lambda: _encoded(RandomForestRegressor(200, min_samples_leaf=3)),
     ),
     "boosting": (
-        lambda: _encoded(HistGradientBoostingClassifier(early_stopping=True)),
+        lambda: _encoded(HistGradientBoostingClassifier()),
         lambda: _encoded(_boosting_regressor()),
     ),
     "mlp": (DeepEnsembleClassifier, DeepEnsembleRegressor),
@@ -69,7 +69,7 @@ def _boosting_regressor():
 
     from sklearn_clue._noise import PredictedNoiseRegressor
 
-    return PredictedNoiseRegressor(HistGradientBoostingRegressor(early_stopping=True))
+    return PredictedNoiseRegressor(HistGradientBoostingRegressor())
 
 
 def main(argv=None):
@@ -366,8 +366,7 @@ def _fitted(X, y, task, args):
         X = _known_columns(loaded, X)
     if hasattr(loaded, "explain"):
         return loaded, X, y
-    counts = np.unique(y, return_counts=True)[1]
-    stratify = y if task == "classify" and counts.min() > 1 else None
+    stratify = y if task == "classify" else None
     X_train, X_test, y_train, y_test = train_test_split(
         X, y, test_size=args.test_size, random_state=args.seed, stratify=stratify
     )

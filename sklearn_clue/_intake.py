@@ -102,7 +102,22 @@ def take_target(table, target, task=None):
             "rows, so it cannot be learned as a class. Choose another column, or pass "
             "--task regress if it is a number."
         )
-    return X, y if is_number else y.astype(str), task, notes
+    y = y if is_number else y.astype(str)
+    rare = values[counts < _ROWS_PER_CLASS]
+    if len(rare):
+        if len(values) - len(rare) < 2:
+            raise IntakeError(
+                f"--target: fewer than two values of {target!r} have "
+                f"{_ROWS_PER_CLASS} rows or more. Choose another column."
+            )
+        common = ~np.isin(y, rare)
+        shown = ", ".join(map(repr, rare.tolist()[:5]))
+        notes.append(
+            f"{(~common).sum():,} rows were left out whose {target!r} has fewer than "
+            f"{_ROWS_PER_CLASS} rows: {shown}"
+        )
+        X, y = X.loc[common], y[common]
+    return X, y, task, notes
 
 
 def drop_unhelpful(X, keep=()):

@@ -150,6 +150,16 @@ def test_targets_that_say_nothing():
     assert len(X) == len(y) == 30 and "10 rows without 'y'" in notes[0]
 
 
+def test_rare_classes_are_left_out():
+    table = pd.DataFrame({"x": np.arange(40.0), "y": ["a", "b"] * 19 + ["c", "d"]})
+    X, y, _, notes = _intake.take_target(table, "y")
+    assert set(y) == {"a", "b"} and len(X) == 38
+    assert "2 rows were left out whose 'y' has fewer than 5 rows: 'c', 'd'" in notes[-1]
+    table["y"] = ["a"] * 38 + ["c", "d"]
+    with pytest.raises(_intake.IntakeError, match="fewer than two values of 'y'"):
+        _intake.take_target(table, "y")
+
+
 def test_unhelpful_columns_are_named():
     n_rows = 60
     rng = np.random.default_rng(0)
