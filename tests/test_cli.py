@@ -300,6 +300,20 @@ def test_report_of_a_number(quick, patients, tmp_path, capsys):
     assert "typical error" in path.read_text(encoding="utf-8")
 
 
+def test_report_on_other_rows(quick, patients, tmp_path, capsys):
+    lines = patients.read_text(encoding="utf-8").splitlines(keepends=True)
+    new = write(tmp_path / "new.csv", "".join(lines[:41]))
+    path, facts = tmp_path / "page.html", tmp_path / "facts.json"
+    args = ["report", str(patients), "--target", "cost", "--drop", "outcome"]
+    args += ["-o", str(path), "--json", str(facts), "--rows", str(new)]
+    assert main(args) == 0
+    facts = json.loads(facts.read_text())
+    assert facts["n_rows"] == 40 and facts["quality"] is not None
+    write(new, "dose,age\n1,2\n")
+    assert main(args) == 2
+    assert "--rows: there is no column 'ward'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
