@@ -363,6 +363,7 @@ def _fitted(X, y, task, args):
     """A fitted explainer, and the rows to report on."""
     loaded = None if args.load is None else _load(args.load)
     if loaded is not None:
+        _say("Note: the figures are too good if the model has learned from these rows.")
         X = _known_columns(loaded, X)
     if hasattr(loaded, "explain"):
         return loaded, X, y
@@ -371,7 +372,6 @@ def _fitted(X, y, task, args):
         X, y, test_size=args.test_size, random_state=args.seed, stratify=stratify
     )
     if loaded is not None:
-        _say("Note: the figures are too good if the model has learned from these rows.")
         model = FrozenEstimator(loaded)
     else:
         model = MODELS[args.model][task == "regress"]()
