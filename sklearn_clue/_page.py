@@ -331,7 +331,9 @@ def _where(driver):
     change, direction = driver["median_change"], driver["direction"]
     words = {"both": "up or down", "filled": "gaps are filled"}
     text = words.get(direction, f"mostly {direction}")
-    return text if change is None else f"{text} (median {change:+.3g})"
+    if change is None or direction == "both":  # a middle of ups and downs says little
+        return text
+    return f"{text} (median {change:+.3g})"
 
 
 # --- 3. The rows ---

@@ -16,6 +16,8 @@ PACKAGE = Path(sklearn_clue.__file__).parent
 # Imports point down this list, never up, and never sideways within a line. The last
 # line is the foundation, whose modules may use each other.
 LAYERS = [
+    {"__main__"},
+    {"_cli"},
     {"_report"},
     {"evaluation", "plotting", "datasets"},
     {"pipeline"},
@@ -33,6 +35,8 @@ LAYERS = [
         "_progress",
         "_facts",
         "_charts",
+        "_files",
+        "_intake",
         "_knee",
         "_page",
         "_page_parts",

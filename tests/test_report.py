@@ -14,8 +14,9 @@ from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from test_explanation import image_explanation
 
-from sklearn_clue import NeighborExplainer, Report, report
+from sklearn_clue import CLUEExplainer, NeighborExplainer, Report, VAEEncoder, report
 from sklearn_clue.pipeline import make_pipeline
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -297,3 +298,30 @@ def test_a_notebook_shows_it_in_a_frame(browser, made, tmp_path):
     path.write_text(made._repr_html_(), encoding="utf-8")
     browser.open(path)
     assert browser.run("frames.length") == 1 and browser.complaints == []
+
+
+# --- Other kinds of explanations ---
+
+
+def test_images_have_pictures(browser, made, tmp_path):
+    images = image_explanation()
+    facts = made.to_dict() | {"drivers": [], "groups": [], "n_explained": len(images)}
+    page = Report(facts | {"explanation": images.to_dict()}, images)
+    browser.open(page.to_html(tmp_path / "page.html"))
+    browser.click("#table tbody .name")
+    shown = "[...document.images].map((i) => [i.alt, i.naturalWidth])"
+    assert browser.run(shown) == [
+        [f"{what} of row 0", 4] for what in ("before", "after", "difference")
+    ]
+    assert browser.complaints == []
+
+
+def test_an_explanation_with_a_weight_says_what_changed(classified):
+    X, y = make_table(200)
+    clue = CLUEExplainer(
+        LogisticRegression(), VAEEncoder(2, (8,), max_iter=5), distance_weight=0.5
+    ).fit(X.iloc[:100, :2], y[:100])
+    made = report(clue, X.iloc[100:, :2], y[100:], max_rows=3)
+    rows = data_of(html.unescape(made._repr_html_()))["rows"]
+    assert len(rows) == 3 and all("entropy" in row["words"] for row in rows)
+    assert made.to_dict()["groups"] == []
