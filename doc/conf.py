@@ -7,6 +7,7 @@ python -m sphinx -W --keep-going -b html doc doc/_build/html
 
 import os
 import pydoc
+import re
 from importlib.util import find_spec
 
 from docutils import nodes
@@ -140,5 +141,20 @@ def _link_elsewhere(app, env, node, contnode):
     return nodes.reference("", "", contnode, refuri=link, internal=False)
 
 
+def _as_rst(app, relative_path, parent, content):
+    """Read the headings and links of the changelog, which is Markdown."""
+    if relative_path.name == "CHANGELOG.md":
+        text = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", content[0])
+        for mark, line in {"# ": "=", "## ": "-"}.items():
+            text = re.sub(
+                rf"^{mark}(.*)$",
+                lambda found, line=line: f"{found[1]}\n{line * len(found[1])}",
+                text,
+                flags=re.M,
+            )
+        content[0] = text
+
+
 def setup(app):
     app.connect("missing-reference", _link_elsewhere)
+    app.connect("include-read", _as_rst)

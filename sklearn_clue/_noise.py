@@ -87,7 +87,7 @@ class PredictedNoiseRegressor(
     n_features_in_ : int
         Number of columns.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns, where they are all strings.
 
     See Also

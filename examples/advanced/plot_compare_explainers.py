@@ -4,7 +4,7 @@ Three explanations of the same doubt
 
 CLUE, U-FIDO and a plain step against the gradient all turn an unsure row into a surer
 one. On data whose true uncertainty and density are known, this example finds that they
-pay in different coin: for the same fall in true uncertainty CLUE changes rows least,
+differ in what they cost: for the same fall in true uncertainty CLUE changes rows least,
 U-FIDO makes them more likely but soon has nothing left to replace, and the gradient
 step is longer and mostly leads farther away from the data.
 """
