@@ -27,7 +27,7 @@ from sklearn_clue.encoding import as_float32
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer, read_weights
 from sklearn_clue.explainers._images import SureImages
 from sklearn_clue.explainers._neighbors import MAX_ROWS
-from sklearn_clue.explainers._objectives import Penalty
+from sklearn_clue.explainers._objectives import Bounded, Penalty
 from sklearn_clue.explainers._question import AsksForSureRows
 from sklearn_clue.explainers._results import Found
 from sklearn_clue.explainers._search import (
@@ -61,6 +61,9 @@ class ClueSearch:
     prediction_weight : float
         λ_y.
 
+    max_distance : float or None
+        Largest l1 distance; rows that stay beyond it come back as they are.
+
     rule : StoppingRule
         When a row is done.
 
@@ -86,6 +89,7 @@ class ClueSearch:
         *,
         distance_weights,
         prediction_weight,
+        max_distance,
         rule,
         learning_rate,
         init,
@@ -96,6 +100,7 @@ class ClueSearch:
         self.kind = kind
         self.distance_weights = distance_weights
         self.prediction_weight = prediction_weight
+        self.max_distance = max_distance
         self.rule = rule
         self.learning_rate = learning_rate
         self.init = init
@@ -108,7 +113,10 @@ class ClueSearch:
         # Table 5 lists λ_x · d, so divide: the weight must not grow with the number of
         # columns.
         weight = distance_weight / problem.x0.shape[1]
-        return self.kind(problem, weight, self.prediction_weight)
+        objective = self.kind(problem, weight, self.prediction_weight)
+        if self.max_distance is None:
+            return objective
+        return Bounded(objective, self.max_distance)
 
     def __call__(self, problem):
         """Search for all rows of a problem; one `Found` per weight."""
@@ -139,6 +147,10 @@ class ClueSearch:
                 problem.decode(nearest, everyone), everyone * self.n_starts
             )
         found = [None] * n_legs
+        if self.max_distance is not None:
+            is_far = objective.distance(result.best.x, torch.arange(len(searches)))
+            is_far = is_far > self.max_distance
+            result.best.x[is_far] = searches.x0[is_far]
         for leg, position in enumerate(order.tolist()):
             part = result.keep(slice(leg * n_searches, (leg + 1) * n_searches))
             found[position] = self._as_found(part, n_rows, rebuilt, floor)
@@ -347,6 +359,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
             self._objective,
             distance_weights=trade_offs,
             prediction_weight=self.prediction_weight,
+            max_distance=getattr(self, "max_distance", None),
             rule=self._rule(),
             learning_rate=self.learning_rate,
             init=self.init,
@@ -423,13 +436,14 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
     keep_noise : bool or None, default=None
         Whether latents stand for the row itself where they begin: what the generator
         cannot rebuild of it is added to all that is decoded. None means True for the
-        nearest sure row, and False with a number for `distance_weight`, as in the
-        paper.
+        nearest sure row. With a number for `distance_weight` it is not kept, as in the
+        paper, and True is refused.
 
     n_neighbors : int, default=10
         Sure training rows to start from. For them, and to tell plausibility, at most
-        5000 encoded training rows are stored, none without weight. 0 stores none:
-        plausibility is then that of the generator's density.
+        5000 encoded training rows are stored, none without weight. 0 stores none: the
+        latents of the generator are searched alone, and plausibility is neither
+        demanded nor told.
 
     search : {"auto", "gradient", "values"}, default="auto"
         Whether to follow gradients of the model, or to ask for values only. `"auto"`
@@ -714,6 +728,12 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
                 f"prediction_weight={self.prediction_weight} needs a number for "
                 "distance_weight: the nearest sure row may predict what it likes. Set "
                 "distance_weight=2.0, for example, or prediction_weight=0."
+            )
+        if self.distance_weight is not None and self.keep_noise:
+            raise ValueError(
+                "keep_noise=True is for the nearest sure row, and distance_weight="
+                f"{self.distance_weight} asks for the paper's search, without it. "
+                "Set distance_weight=None, or keep_noise=None."
             )
 
     def _method(self, trade_offs):

@@ -145,6 +145,39 @@ class Ball(Objective):
         return torch.where(is_inside, cost, torch.inf)
 
 
+class Bounded:
+    """Another objective, and a steep price for going beyond some distance.
+
+    Parameters
+    ----------
+    objective : Objective
+        What to minimise within the distance.
+
+    radius : float
+        Largest l1 distance in encoded space.
+    """
+
+    STEEP = 100.0
+
+    def __init__(self, objective, radius):
+        self.objective, self.radius = objective, radius
+
+    def __getattr__(self, name):
+        return getattr(self.objective, name)
+
+    def value(self, cost, x, rows):
+        """See `Objective`."""
+        excess = (self.objective.distance(x, rows) - self.radius).clamp_min(0)
+        return self.objective.value(cost, x, rows) + self.STEEP * excess
+
+    def gradient(self, cost, slope, x, rows):
+        """See `Objective`."""
+        gradient = self.objective.gradient(cost, slope, x, rows)
+        is_far = self.objective.distance(x, rows) > self.radius
+        price = torch.where(is_far, self.STEEP, 0.0).to(x)
+        return gradient + price[:, None] * (x - self.objective.x0[rows]).sign()
+
+
 class MaskPenalty(Objective):
     """Uncertainty plus a price for each feature that changed (Eq. 6)."""
 

@@ -153,9 +153,7 @@ class _Search:
             neighbors = self._neighbors(n_neighbors)
         if "neighbors" in proposers and neighbors is not None:
             proposals.append(neighbors)
-        yardstick.is_rough = (
-            self.use_slopes
-        )  # what is improved by slopes is judged anew
+        yardstick.is_rough = self.use_slopes  # what slopes improve is judged anew
         yardstick.level_rough(rows, self.itself.uncertainty)
         if "columns" in proposers and stored is not None:
             moves = ColumnMoves(yardstick.problem.schema, stored.x)
@@ -235,7 +233,10 @@ class _Search:
 
     @property
     def _n_polish(self):
-        return N_POLISH if self.use_slopes else N_POLISH_BLIND
+        if self.use_slopes:
+            return N_POLISH
+        # So many of each proposer, besides the row itself.
+        return N_POLISH_BLIND * max(int(self.source.max()), 1)
 
     def _is_new(self, candidates, used):
         """Whether candidates change other columns than every answer so far."""

@@ -323,3 +323,33 @@ def test_a_frozen_forest_on_a_raw_frame_with_gaps(name, table):
     np.testing.assert_array_equal(explanation.prediction_after, model.predict(after))
     assert explanation.is_sure.mean() > 0.8
     assert explanation.note is None
+
+
+def test_the_papers_search_keeps_within_a_distance_too(X):
+    explainer = clone(fit_once("CLUE", "classes")).set_params(
+        estimator=FrozenEstimator(fit_once("CLUE", "classes").estimator_),
+        generator=FrozenEstimator(fit_once("CLUE", "classes").generator_),
+        distance_weight=0.05,
+    )
+    explainer.fit(X, np.resize(["no", "yes"], len(X)))
+    rows = X[explainer.rejects(X)]
+    far = explainer.explain(rows)
+    near = explainer.set_params(max_distance=1.5).explain(rows)
+    assert far.distance.max() > 3 and near.distance.max() <= 1.5
+    assert near.uncertainty_explained.mean() > 0
+    with pytest.raises(ValueError, match="keep_noise=True is for the nearest sure row"):
+        explainer.set_params(keep_noise=True).explain(rows)
+
+
+def test_without_stored_rows_latents_are_searched_alone(X):
+    fitted = fit_once("CLUE", "classes")
+    explainer = CLUEExplainer(
+        FrozenEstimator(fitted.estimator_),
+        FrozenEstimator(fitted.generator_),
+        n_neighbors=0,
+    ).fit(X, np.resize(["no", "yes"], len(X)))
+    explanation = explainer.explain(X[explainer.rejects(X)])
+    assert explanation.plausibility is None and explanation.is_plausible is None
+    assert explanation.is_sure.mean() > 0.5
+    with pytest.raises(ValueError, match="No training rows were stored"):
+        explainer.nearest_sure(X)
