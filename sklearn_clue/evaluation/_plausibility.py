@@ -45,7 +45,7 @@ def plausibility(explainer, X):
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> explainer = NeighborExplainer(LogisticRegression()).fit(X, X[:, 0] > 0)
     >>> plausibility(explainer, [[0.0, 0.0], [9.0, 9.0]]).round(1)
-    array([0.9, 0. ])
+    array([0.6, 0. ])
     """
     inner, _ = _to_explainer(explainer, X)
     stored = getattr(inner, "_stored", None)

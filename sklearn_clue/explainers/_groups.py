@@ -136,8 +136,8 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
     >>> groups = groups.fit(X, y)
     >>> for sentence in groups.sentences_:
     ...     print(sentence.split(";")[0])
-    30 of 60: sure if dose were about 0.91 lower
-    30 of 60: sure if dose were about 1 higher
+    38 of 60: sure if dose were about 1.3 lower
+    22 of 60: sure if dose were about 0.67 higher
     """
 
     _parameter_constraints: dict = {

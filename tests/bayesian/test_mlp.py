@@ -463,14 +463,14 @@ def test_rows_are_encoded_chunk_by_chunk(make, mixed_table, monkeypatch):
     X, y = mixed_table
     model = make().fit(X, y)
     whole = _all_answers(model, X)
-    sizes, transform = [], TabularEncoder.transform
+    sizes, encode = [], TabularEncoder._encode
 
-    def recording(encoder, X):
+    def recording(encoder, X, strangers):
         sizes.append(len(X))
-        return transform(encoder, X)
+        return encode(encoder, X, strangers)
 
     monkeypatch.setattr(_posterior, "ROWS_PER_CHUNK", 16)
-    monkeypatch.setattr(TabularEncoder, "transform", recording)
+    monkeypatch.setattr(TabularEncoder, "_encode", recording)
     for a, b in zip(_all_answers(model, X), whole, strict=True):
         assert_array_equal(a, b)
     assert sizes[:4] == [16, 16, 16, 12]

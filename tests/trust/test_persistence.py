@@ -25,6 +25,7 @@ from sklearn_clue import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     CLUEExplainer,
+    GroupExplainer,
     LocalSensitivityExplainer,
     TabularEncoder,
     VAEEncoder,
@@ -131,6 +132,7 @@ def test_trusted_types_are_as_few_as_can_be(models):
     skops_io = pytest.importorskip("skops.io")
     pixels = PixelScaler().fit(np.zeros((1, 4), dtype=np.uint8))
     everything = [*models.values(), pixels, make_pipeline(models["classifier"])]
+    everything.append(GroupExplainer(models["explainer"]))
     data = skops_io.dumps(everything)
     assert set(skops_io.get_untrusted_types(data=data)) == set(TRUSTED_TYPES)
     assert list(TRUSTED_TYPES) == sorted(TRUSTED_TYPES)
