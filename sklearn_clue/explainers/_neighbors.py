@@ -7,7 +7,6 @@ row does not depend on the rows asked with it, not even among equal distances.
 
 import numpy as np
 from sklearn.metrics.pairwise import manhattan_distances
-from sklearn.neighbors import NearestNeighbors
 
 from sklearn_clue._torch import row_blocks
 
@@ -73,25 +72,29 @@ class StoredRows:
             kept = kept[np.sort(choice)]
         self.x = np.array(x, dtype=np.float64)[kept]
         self.uncertainty = np.array(uncertainty, dtype=np.float64)[kept]
-        self._build_index()
-        gaps, self.own_nearest = self._index.kneighbors(self.x, self.n_nearest)
+        gaps, self.own_nearest = self._nearest(self.x, self.n_nearest)
         self.own_gaps = gaps.mean(1)
         self.usual_gaps = np.zeros(len(self))
         if len(self) > 1:
             n_others = min(N_NEAREST, len(self) - 1)
-            gaps, _ = self._index.kneighbors(n_neighbors=n_others)  # not to itself
+            gaps, _ = self._nearest(self.x, n_others, not_itself=True)
             self.usual_gaps = np.sort(gaps.mean(1))
 
-    def _build_index(self):
-        self._index = NearestNeighbors(algorithm="brute", metric="manhattan")
-        self._index.fit(self.x)
-
-    def __getstate__(self):
-        return {key: value for key, value in vars(self).items() if key != "_index"}
-
-    def __setstate__(self, state):
-        vars(self).update(state)
-        self._build_index()
+    def _nearest(self, x, n_nearest, not_itself=False):
+        """Distances to the nearest rows and their positions, the nearest first."""
+        distance = np.empty((len(x), n_nearest))
+        found = np.empty((len(x), n_nearest), dtype=np.intp)
+        for block in self._blocks(len(x)):
+            there = manhattan_distances(x[block], self.x)
+            if not_itself:
+                position = np.arange(len(x))[block]
+                there[np.arange(len(position)), position] = np.inf
+            near = there.argpartition(n_nearest - 1, axis=1)[:, :n_nearest]
+            near_distance = np.take_along_axis(there, near, 1)
+            order = near_distance.argsort(axis=1, kind="stable")
+            distance[block] = np.take_along_axis(near_distance, order, 1)
+            found[block] = np.take_along_axis(near, order, 1)
+        return distance, found
 
     def __len__(self):
         return len(self.x)
@@ -103,8 +106,7 @@ class StoredRows:
 
     def gaps(self, x):
         """Mean distance of encoded rows to the five nearest rows."""
-        gaps, _ = self._index.kneighbors(x, self.n_nearest)
-        return gaps.mean(1)
+        return self._nearest(x, self.n_nearest)[0].mean(1)
 
     def plausibility(self, x):
         """Share of the rows that are as far from others as the given ones, or farther.

@@ -32,9 +32,9 @@ from sklearn_clue.explainers._yardstick import (
 N_PUT_BACK = 4
 N_APPROACH = 3
 N_STEPS_ROUGH = 6
-N_LAST = 1
+N_LAST = 2
 N_STEPS = 5
-N_POLISH = 1
+N_POLISH = 2
 
 # The same without slopes.
 N_PUT_BACK_BLIND = 10
