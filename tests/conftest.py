@@ -16,6 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.ensemble._hist_gradient_boosting import binning
+from sklearn.utils.parallel import Parallel
 
 from sklearn_clue import datasets
 
@@ -59,6 +61,13 @@ def changed_state(before, after):
 def torch_is_set_up():
     """The first optimizer of a process makes torch set variables and filters."""
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def boosting_bins_in_one_thread():
+    """scikit-learn's threads restore the warning filters in any order."""
+    with patch.object(binning, "Parallel", lambda **settings: Parallel(n_jobs=1)):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -49,7 +49,6 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from threadpoolctl import threadpool_limits
 
 from sklearn_clue import BayesianMLPClassifier, PredictedNoiseRegressor
 from sklearn_clue.datasets import make_mixed_toy
@@ -494,10 +493,8 @@ def test_thresholds_of_forests_hold_for_new_rows(toy, forests):
 
 def test_thresholds_of_others_come_from_folds(toy):
     model = encoded(HistGradientBoostingClassifier(random_state=0))
-    # Its threads restore the warning filters in any order.
-    with threadpool_limits(1):
-        model.fit(toy.data, toy.target)
-        unseen = unseen_uncertainty(model, toy.data, toy.target, cv=3)
+    model.fit(toy.data, toy.target)
+    unseen = unseen_uncertainty(model, toy.data, toy.target, cv=3)
     new = make_mixed_toy(2000, random_state=3).data
     total = as_provider(model).uncertainty_of_rows(new)[0].total
     by_heart = as_provider(model).uncertainty_of_rows(toy.data)[0].total
