@@ -43,7 +43,7 @@ def test_images_say_what_they_leave_out(image_explanation):
     explanation = replace(image_explanation, threshold=0.5, is_sure=None)
     display = ImageExplanationDisplay.from_explanation(explanation, max_rows=1)
     assert display.note == ("rejected above 0.50 nats; 1 row not drawn, see max_rows")
-    assert display.figure_.get_suptitle() == display.note
+    assert display.figure_._suptitle.get_text() == display.note
     # Large values are bright, as on the HTML page.
     assert display.axes_[0, 0].images[0].get_cmap().name == "gray"
 
