@@ -478,6 +478,8 @@ def bounds_within(low, high, dtype, is_whole):
     low, high : number or None
         None is open. An empty range has the lower bound above the higher one.
     """
+    # As Python's own numbers: math.floor takes a large integer of numpy for a double.
+    low, high = (getattr(bound, "item", lambda b=bound: b)() for bound in (low, high))
     low, high = None if low == -np.inf else low, None if high == np.inf else high
     try:  # "int8", "Int8" and "int8[pyarrow]" are one to numpy, polars and pandas
         dtype = np.dtype(str(dtype).lower().partition("[")[0])

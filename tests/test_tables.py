@@ -248,3 +248,10 @@ def test_bounds_of_narrow_floats_lie_inside():
     low, high = _tables.bounds_within(0.1, 0.3, "float32", is_whole=False)
     assert 0.1 <= low < 0.1 + 1e-7 and 0.3 - 1e-7 < high <= 0.3
     assert np.float32(low) == low and np.float32(high) == high
+
+
+@pytest.mark.parametrize("kind", [int, np.int64])
+def test_bounds_near_the_largest_integer_are_not_rounded(kind):
+    low, high = -(2**63) + 15, 2**63 - 15
+    found = _tables.bounds_within(kind(low), kind(high), "int64", is_whole=True)
+    assert found == (low, high)
