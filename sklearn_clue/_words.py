@@ -68,7 +68,7 @@ def percent(part):
     """Write a share; what is not all or nothing never reads as such."""
     if 0.995 <= part < 1:
         return ">99 %"
-    return "<1 %" if 0 < part < 0.005 else f"{100 * part:.0f} %"
+    return "<1 %" if 0 < part < 0.005 else f"{100 * part:z.0f} %"
 
 
 def label(row):

@@ -240,7 +240,7 @@ class DriversDisplay:
         ax.set_xlabel(literal(f"fall of {self.measure}"))
         bar = ax.figure.colorbar(shown, ax=ax, aspect=30, ticks=[0, 50, 100])
         bar.ax.set_yticklabels(["low", "median", "high"])
-        grey = " (grey: category or gap)" if has_grey else ""
+        grey = "\n(grey: category or gap)" if has_grey else ""  # short axes cut a line
         bar.set_label(f"value before the change{grey}", fontsize="small")
 
 
