@@ -110,8 +110,8 @@ def make_table(name, k, seed, level=1):
     return X.assign(**{f"driver {j}": drivers[:, j] for j in range(k)}), y
 
 
-def fit_table(name, k, seed):
-    X, y = make_table(name, k, seed)
+def fit_table(name, k, seed, level):
+    X, y = make_table(name, k, seed, level)
     X, X_test, y, _ = train_test_split(X, y, test_size=0.2, random_state=seed)
     clue = CLUEExplainer(BayesianMLPRegressor(), random_state=seed).fit(X, y)
     return clue, X, X_test
