@@ -18,7 +18,7 @@ PACKAGE = Path(sklearn_clue.__file__).parent
 LAYERS = [
     {"__main__"},
     {"_cli"},
-    {"_report"},
+    {"_report", "study"},
     {"evaluation", "plotting", "datasets"},
     {"pipeline"},
     {"explainers"},

@@ -1,0 +1,5 @@
+"""User studies: do explanations help people to foresee what a model is unsure about?"""
+
+from sklearn_clue.study._study import Study
+
+__all__ = ["Study"]
