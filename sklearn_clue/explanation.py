@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sklearn_clue import _facts, _rendering, _rows, _tables, _words
+from sklearn_clue import _facts, _page, _rendering, _rows, _tables, _words
 from sklearn_clue._knee import knee_distances, knee_index
 from sklearn_clue.persistence import replacing
 from sklearn_clue.schema import FeatureSchema
@@ -473,11 +473,14 @@ class Explanation:
     def to_html(self, path):
         """Write one page with all rows, to open in any browser.
 
+        It is the part of a :func:`report` that holds the rows: a table that can be
+        searched, sorted and filtered, with what would make the model sure in words
+        first and the figures of a row at a click.
+
         Parameters
         ----------
         path : str or os.PathLike
-            The file to write. It needs no network and no other file. A click on the
-            head of a column sorts the rows by it.
+            The file to write. It needs no network and no other file.
 
         Returns
         -------
@@ -485,8 +488,8 @@ class Explanation:
             The file written.
         """
         path = Path(path)
+        page = _page.write_rows(self.to_dict())
         # Half a surrogate pair, which a name may hold, is no character of UTF-8.
-        page = _rendering.page(self.to_dict())
         with replacing(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
             file.write(page)
         return path

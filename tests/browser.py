@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -24,6 +25,12 @@ os.execv(path, sys.argv[3:])
 def find_browser():
     """The path of a browser, or None."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def data_of(page):
+    """What the table of a page is drawn from."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+    return json.loads(found[1])
 
 
 class Browser:

@@ -40,6 +40,7 @@ LAYERS = [
         "_knee",
         "_page",
         "_page_parts",
+        "_page_rows",
         "_rendering",
         "_rows",
         "_tables",
