@@ -35,6 +35,8 @@ LAYERS = [
         "_progress",
         "_facts",
         "_charts",
+        "_dtypes",
+        "_durations",
         "_files",
         "_intake",
         "_knee",

@@ -4,6 +4,7 @@ from functools import partial
 from numbers import Integral
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
@@ -569,18 +570,21 @@ def changed_columns(schema, before, after, max_columns):
     found = []
     pairs = zip(_tables.arrays(before), _tables.arrays(after), strict=True)
     for column, (old, new) in zip(schema, pairs, strict=True):
-        moved = np.flatnonzero(old != new)
+        known = np.flatnonzero(~(pd.isna(old) | pd.isna(new)))  # gaps stay
+        moved = known[old[known] != new[known]]
         if 2 * len(moved) < len(old) or not len(moved):
             continue
         if column.kind == "category":
             values, counts = np.unique(new[moved].astype(str), return_counts=True)
             found.append((2.0, str(column.name), values[counts.argmax()]))
             continue
-        shift = float(np.median(new[moved].astype(float) - old[moved].astype(float)))
+        old, new = (column.numbers_of(side[moved]).astype(float) for side in (old, new))
+        shift = float(np.median(new - old))
         if shift:
             side = "higher" if shift > 0 else "lower"
             size = abs(shift) / (column.scale or 1.0)
-            found.append((size, str(column.name), f"about {rounded(shift)} {side}"))
+            much = rounded(shift) + (f" {column.unit}" if column.unit else "")
+            found.append((size, str(column.name), f"about {much} {side}"))
     found.sort(key=lambda entry: -entry[0])
     return [entry[1:] for entry in found[:max_columns]]
 
