@@ -19,7 +19,7 @@ folder `more` beside the paper's data. Methods, and the demand of plausibility:
   two numbers have a range;
 - `paper`: the paper's search at the paper's λ (2 where it has none, 25 for images);
 - `gradient`: one step against the gradient;
-- `u-fido`: cells replaced by what the others suggest. It needs a model of its own, which
+- `u-fido`: cells replaced by what the others suggest. It needs a model of its own that
   takes longer to train than the others, and comes with `--ufido` only, on 20 rows;
 - `row`: the nearest sure training row as it is.
 
