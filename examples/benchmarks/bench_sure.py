@@ -18,13 +18,15 @@ folder `more` beside the paper's data. Methods, and the demand of plausibility:
 - `fixed`: CLUE, where the two columns that it changes most often may not change, and
   two numbers have a range;
 - `paper`: the paper's search at the paper's λ (2 where it has none, 25 for images);
-- `gradient`: one step against the gradient, `u-fido`: cells replaced by what the others
-  suggest. The latter needs a model of its own and is run for seed 0, on 20 rows;
+- `gradient`: one step against the gradient;
+- `u-fido`: cells replaced by what the others suggest. It needs a model of its own that
+  takes longer to train than the others, and comes with `--ufido` only, on 20 rows;
 - `row`: the nearest sure training row as it is.
 
 `law` is drawn from a known law: there the fall of the true entropy and the change of
 the log density are known. `digits` are images: plausibility is told, as of a table of
-64 numbers, but not demanded.
+64 numbers, but not demanded, and pixels may be anything between 0 and 1. `--picture
+FILE` draws ten of them before and after.
 """
 
 import argparse
@@ -107,7 +109,7 @@ class Bench:
         self.witness = Witness(X, y, name not in REGRESSIONS)
         self.lines, self.found = [], {}
 
-    def run(self):
+    def run(self, with_ufido):
         """All lines of the dataset."""
         demands = ("row", None) if self.name != IMAGES else (None,)
         for demand in demands:
@@ -121,7 +123,7 @@ class Bench:
         self.explain("paper", None, self.clue, distance_weight=weight)
         gradient = LocalSensitivityExplainer(self.clue.estimator)
         self.explain("gradient", None, gradient.fit(self.models.X, self.models.y))
-        if self.seed == 0 and self.name != IMAGES:
+        if with_ufido and self.name != IMAGES:
             imputer = load_imputer(self.name, self.seed, self.models, self.folder)
             ufido = UFIDOExplainer(
                 self.clue.estimator, FrozenEstimator(imputer), random_state=0
@@ -178,6 +180,8 @@ class Bench:
         line = {"dataset": self.name, "seed": self.seed, "method": method}
         line |= {"demand": str(demand), "rows": len(rows)}
         line |= figures(self.neighbors, self.target, rows, after)
+        if self.name == IMAGES:
+            line["outside"] = int(((after < 0) | (after > 1)).to_numpy().sum())
         line |= {"asked": n_asked, "ms": 1e3 * seconds}
         line["forest"] = self.witness.fall(rows, after)
         if self.name == "law":
@@ -322,6 +326,32 @@ def n_sets_of_columns(explanation):
     return np.mean(counts)
 
 
+def draw_digits(explanation, path, n_rows=10):
+    """Draw the first images before and after, with what they are taken for."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(
+        3, n_rows, figsize=(1.1 * n_rows, 4), layout="constrained"
+    )
+    before = explanation.X.to_numpy()[:n_rows].reshape(-1, 8, 8)
+    after = explanation.counterfactuals.to_numpy()[:n_rows].reshape(-1, 8, 8)
+    drawn = [(before, "Greys", 0, 1), (after, "Greys", 0, 1)]
+    drawn.append((after - before, "RdBu_r", -1, 1))
+    for line, (images, cmap, low, high) in zip(axes, drawn, strict=True):
+        for ax, image in zip(line, images, strict=True):
+            ax.imshow(image, cmap=cmap, vmin=low, vmax=high)
+            ax.set_xticks([])
+            ax.set_yticks([])
+    for line, name in zip(axes, ("before", "after"), strict=False):
+        entropy = getattr(explanation, f"uncertainty_{name}").total
+        labels = getattr(explanation, f"prediction_{name}")
+        for ax, label, value in zip(line, labels, entropy, strict=False):
+            ax.set_xlabel(f"{label}: {value:.2f}")
+    for ax, name in zip(axes[:, 0], ("digit", "sure", "change"), strict=True):
+        ax.set_ylabel(name)
+    figure.savefig(path, dpi=90)
+
+
 # Tables and bars -------------------------------------------------------------------
 
 
@@ -421,6 +451,8 @@ def main():
     parser.add_argument("--rows", type=int, default=60)
     parser.add_argument("--cache", metavar="FOLDER", help="keeps fitted models")
     parser.add_argument("--output", metavar="FILE", type=Path, help="keeps lines")
+    parser.add_argument("--ufido", action="store_true", help="U-FIDO as well")
+    parser.add_argument("--picture", metavar="FILE", help="of ten digits")
     parser.add_argument("--show", action="store_true", help="what --output holds")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -429,7 +461,10 @@ def main():
     lines = []
     for name in [] if args.show else args.names or [*NAMES, IMAGES]:
         for seed in args.seeds:
-            lines += Bench(name, seed, args.rows, args.cache).run()
+            bench = Bench(name, seed, args.rows, args.cache)
+            lines += bench.run(args.ufido)
+            if args.picture and name == IMAGES:
+                draw_digits(bench.found["CLUE", None], args.picture)
             table = keep(lines, args.output)
             print(f"{name}, seed {seed}: done", flush=True)
     if args.show:
