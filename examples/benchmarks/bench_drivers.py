@@ -47,7 +47,7 @@ from sklearn_clue.datasets import (
     make_mixed_toy,
 )
 from sklearn_clue.evaluation import attribute_uncertainty
-from sklearn_clue.explainers import _question
+from sklearn_clue.explainers import _results
 
 BARS = {
     "wine": {1: 0.85, 2: 0.93, 5: 0.93},
@@ -282,8 +282,8 @@ def run_cost(folder, n_rows=200):
         spent.append(time.process_time() - start)
         return result
 
-    shapley = _question.shapley_of_changes
-    with mock.patch.object(_question, "shapley_of_changes", timed):
+    shapley = _results.shapley_of_changes
+    with mock.patch.object(_results, "shapley_of_changes", timed):
         start = time.process_time()
         clue.explain(rows)
         whole = time.process_time() - start

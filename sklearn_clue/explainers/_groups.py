@@ -400,7 +400,7 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         ]
         return np.concatenate(labels)
 
-    def explain(self, X, *, polish=True):
+    def explain(self, X, *, polish=True, contributions=True):
         """Explain rows by the best of the common changes.
 
         Parameters
@@ -411,6 +411,9 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         polish : bool, default=True
             Whether to take back whatever part of the common change a row does not
             need to become sure.
+
+        contributions : bool, default=True
+            Whether to tell how much each change lowers the uncertainty.
 
         Returns
         -------
@@ -430,7 +433,11 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         )
         candidates = results.judge_candidates(found)
         return results.explanation(
-            found[0], candidates[0], None, partial(describe, explainer)
+            found[0],
+            candidates[0],
+            None,
+            partial(describe, explainer),
+            contributions=contributions,
         )
 
 
