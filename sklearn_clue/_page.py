@@ -142,12 +142,13 @@ def _share(part):
 
 def _key_figures(facts):
     quality = facts["quality"]
-    name = "wrong" if facts["is_classification"] else "typical error"
+    is_rate = facts["is_classification"]
+    name = "wrong" if is_rate else "typical error (root mean squared)"
     better = quality["baseline"] > quality["error"]
     yield _key(
         _written(facts, quality["error"]),
-        f"{name}, against {_written(facts, quality['baseline'])} of the simplest model "
-        f"({quality['baseline_name']})"
+        f"{name}, against {_written(facts, quality['baseline'])} for the simplest "
+        f"model ({quality['baseline_name']})"
         + ("" if better else ". It is no better than that: do not use it"),
     )
     rejection = quality["rejection"]
@@ -168,10 +169,15 @@ def _key_figures(facts):
         )
     if quality["coverage"]:
         ninety = next(b for b in quality["coverage"]["bins"] if b["claimed"] == 0.9)
+        low, high = ninety["interval"]
+        verdict = "about right"
+        if not low <= 0.9 <= high:
+            verdict = "they are too narrow" if high < 0.9 else "they are too wide"
         yield _key(
             _words.percent(ninety["right"]),
-            "of the true values are in intervals that should hold 90 % of them "
-            f"(half of these are at most {_words.figure(ninety['width'])} wide)",
+            "of the true values are in intervals that should hold 90 % of them: "
+            f"{verdict}. Half of the intervals are at most "
+            f"{_words.figure(ninety['width'])} wide",
         )
 
 
@@ -209,9 +215,9 @@ def _rejection_chart(facts):
     kept, rejected = rejection["error_kept"], rejection["error_rejected"]
     words = (
         f"Errors among the rows that the model keeps: {_rejection_words(facts)}. "
-        "Dashed: if rows were given away at random. At the threshold used here it is "
-        f"{_written(facts, rejected)} among rejected rows and {_written(facts, kept)} "
-        "among the others."
+        "Dashed: if rows were given away at random. At the threshold used here the "
+        f"error is {_written(facts, rejected)} among rejected rows and "
+        f"{_written(facts, kept)} among the others."
     )
     return chart.figure("Rejection curve", words)
 
@@ -234,10 +240,11 @@ def _calibration_chart(facts):
         )
     else:
         low, labels = 0, ("coverage that is claimed (%)", "true values inside (%)")
-        whose = "Its own" if found["is_own"] else "Normal"
+        whose = "those of the model" if found["is_own"] else "normal ones"
         words = (
-            f"Coverage of intervals: {whose} intervals, and how many of the true "
-            "values they hold. Below the dashed line they are too narrow."
+            "Coverage: how many of the true values lie in intervals around the "
+            "predictions, against how many should. Below the dashed line intervals "
+            f"are too narrow, above it too wide. They are {whose}."
         )
     chart = Chart((low, 100), (low, 100), *labels)
     chart.line([(low, low), (100, 100)], "dashed")
@@ -369,6 +376,14 @@ def _rows(facts):
         yield (
             f"<p>The {facts['n_explained']:,} most uncertain rows are explained, and "
             f"{left_out:,} rejected ones left out (<code>max_rows</code>).</p>"
+        )
+    explanation = facts["explanation"]
+    is_usual = explanation["target"] == explanation["threshold"] is not None
+    if explanation["goal"] == "sure" and is_usual:
+        yield (
+            f"<p>Sure means: as sure as the model is about "
+            f"{_words.percent(1 - facts['rejection_rate'])} of rows like those that "
+            "it learned from. It does not mean right.</p>"
         )
     yield _page_rows.section(facts["explanation"]) + "</section>"
 

@@ -45,6 +45,7 @@ LAYERS = [
         "_page_rows",
         "_rendering",
         "_rows",
+        "_stages",
         "_tables",
         "_words",
         "exceptions",
