@@ -1,5 +1,6 @@
 """User studies: do explanations help people to foresee what a model is unsure about?"""
 
+from sklearn_clue.study._participants import SimulatedParticipant
 from sklearn_clue.study._study import Study
 
-__all__ = ["Study"]
+__all__ = ["SimulatedParticipant", "Study"]
