@@ -96,7 +96,7 @@ class Seen(NamedTuple):
 
 
 class Study:
-    """A user study after the paper: is the model sure about another row?
+    """Ask people whether the model is sure about a row, beside explanations of another.
 
     Participants see a row that the model is unsure about and its explanation, and
     predict whether the model is sure about a test row. Methods are compared by how
@@ -170,6 +170,10 @@ class Study:
 
     threshold : float
         Total uncertainty up to which the model counts as sure.
+
+    See Also
+    --------
+    SimulatedParticipant : Learners that answer in place of people.
 
     Notes
     -----
@@ -257,6 +261,9 @@ class Study:
             for name in explainers
         }
         self.questions = tuple(q for asked in self.variants.values() for q in asked)
+        self._places = {
+            q.id: place for place, q in enumerate(self.variants[self.methods[0]])
+        }
         self.contexts = _tables.take(X_pool, pairs[:, 0])
         self._explanations = {
             name: self._explain(name, explainers[name], rows_of.get(name))
@@ -290,10 +297,36 @@ class Study:
             `context`, `explanation` and `test`, each a table of one row like the pool,
             or None for an explanation that is not shown.
         """
-        explanation = self.explanation_of(question)
-        rows = (_tables.take(self._pool.X, [question.context]),)
-        rows += (None if explanation is None else explanation.counterfactuals,)
-        return Seen(*rows, _tables.take(self._pool.X, [question.test]))
+        asked, place = self._find(question)
+        table = None if asked is None else asked.counterfactuals
+        context, test = (
+            _tables.take(self._pool.X, [row])
+            for row in (question.context, question.test)
+        )
+        return Seen(
+            context, None if table is None else _tables.take(table, [place]), test
+        )
+
+    def seen_in(self, variant):
+        """Give the rows that participants see in all questions of a variant.
+
+        Parameters
+        ----------
+        variant : str
+            Name of the variant.
+
+        Returns
+        -------
+        seen : Seen
+            Like that of :meth:`seen`, with one row per question.
+        """
+        tests = [question.test for question in self.variants[variant]]
+        explanation = self._explanations[variant]
+        return Seen(
+            self.contexts,
+            None if explanation is None else explanation.counterfactuals,
+            _tables.take(self._pool.X, tests),
+        )
 
     def explanation_of(self, question):
         """Give the explanation of the context, for words and pictures.
@@ -310,23 +343,26 @@ class Study:
             people or at random, and of the example, it says what the model makes of
             them.
         """
+        explanation, place = self._find(question)
+        return None if explanation is None else explanation[place]
+
+    def _find(self, question):
+        """The explanations that hold that of a question, and its place in them."""
         if question.method not in self._explanations:
             raise ValueError(
                 f"The study has no method {question.method!r}. It compares "
                 f"{listing(self.methods)}."
             )
         explanation = self._explanations[question.method]
-        if explanation is None:
-            return None
         if question.id == self.example.id:
-            return self._example_explanation
-        places = [q.id for q in self.variants[question.method]]
-        if question.id not in places:
+            shown = None if explanation is None else self._example_explanation
+            return shown, 0
+        if question.id not in self._places:
             raise ValueError(
                 f"The study has no question {question.id!r}. Its questions are "
-                f"{listing(places)}."
+                f"{listing(list(self._places))}."
             )
-        return explanation[places.index(question.id)]
+        return explanation, self._places[question.id]
 
     def encode(self, X):
         """Take rows to numbers that can be compared.
@@ -360,22 +396,18 @@ class Study:
         frame = pd.DataFrame([asdict(question) for question in self.questions])
         x = self._pool.encoded
         frame["distance"] = np.abs(x[frame["context"]] - x[frame["test"]]).sum(axis=1)
-        found = [self.explanation_of(question) for question in self.questions]
-        frame["explanation_distance"] = [
-            np.nan
-            if each is None
-            else np.abs(
-                np.subtract(*map(self.encode, (each.X, each.counterfactuals)))
-            ).sum()
-            for each in found
-        ]
-        frame["explanation_is_sure"] = pd.array(
-            [
-                None if each is None else self._is_sure(each.uncertainty_after)[0]
-                for each in found
-            ],
-            dtype="boolean",
-        )
+        distances, verdicts = [], []
+        for variant, explanation in self._explanations.items():
+            context, shown, _ = self.seen_in(variant)
+            if shown is None:
+                distances.append(np.full(len(context), np.nan))
+                verdicts += [None] * len(context)
+                continue
+            change = self.encode(shown) - self.encode(context)
+            distances.append(np.abs(change).sum(axis=1))
+            verdicts += self._is_sure(explanation.uncertainty_after).tolist()
+        frame["explanation_distance"] = np.concatenate(distances)
+        frame["explanation_is_sure"] = pd.array(verdicts, dtype="boolean")
         return frame
 
     def to_html(self, folder, **options):
@@ -514,10 +546,8 @@ def _is_random(explainer):
 
 
 def _is_table(explainer):
-    return (
-        explainer is not None
-        and hasattr(explainer, "__len__")
-        and not _is_random(explainer)
+    return _tables.is_frame(explainer) or isinstance(
+        explainer, np.ndarray | list | tuple
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import BayesianRidge, LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 from sklearn_clue import GroupExplainer, LocalSensitivityExplainer, NeighborExplainer
 from sklearn_clue.study import Study
@@ -236,6 +237,7 @@ def test_small_pool_is_refused(doses, explainers):
         ({1: None}, TypeError, "named by strings"),
         ({"a": "radnom"}, ValueError, "'a' is 'radnom', which names no method"),
         ({"a": LogisticRegression()}, TypeError, "has no explain method"),
+        ({"a": make_pipeline(LogisticRegression())}, TypeError, "has no explain"),
         ({"a": NeighborExplainer()}, ValueError, "not fitted"),
         ({"a": GroupExplainer()}, ValueError, "not fitted"),
         ({"a": None, "b": "random"}, ValueError, "None of the methods is a fitted"),
