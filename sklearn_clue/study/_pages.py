@@ -13,8 +13,8 @@ from sklearn_clue.persistence import replacing
 from sklearn_clue.study._content import KEY_NAME, gather
 from sklearn_clue.study._page_parts import SCRIPT, STYLE
 
-_TITLE = "When is the model sure?"
-_CONSENT = (
+TITLE = "When is the model sure?"
+CONSENT = (
     "You are asked to take part in a study about how people understand a computer "
     "model. You will see some short questions and answer each of them by a click. "
     "Taking part is voluntary."
@@ -22,61 +22,9 @@ _CONSENT = (
 
 
 def write_pages(
-    study,
-    folder,
-    *,
-    one_page=False,
-    title=_TITLE,
-    consent=_CONSENT,
-    instructions=None,
-    n_checks=2,
-    post_to=None,
+    study, folder, *, one_page, title, consent, instructions, n_checks, post_to
 ):
-    """Write the pages of a study, and apart from them the key to its answers.
-
-    Parameters
-    ----------
-    study : Study
-        What is asked.
-
-    folder : path
-        Where to write: pages into its folder `pages`, which participants may see, and
-        the right answers into `key.json` beside that folder, which they must not see.
-
-    one_page : bool, default=False
-        Whether to write one page, `index.html`, that draws a variant for each
-        participant; or takes it from its address, as in `?variant=2`. By default each
-        variant has its page, `variant-1.html` and so on.
-
-    title : str, default="When is the model sure?"
-        Heading of the first screen.
-
-    consent : str, optional
-        What participants agree to, with empty lines between paragraphs. The page adds
-        what it records.
-
-    instructions : str, default=None
-        What participants have to know, before the worked example. None explains the
-        task.
-
-    n_checks : int, default=2
-        How often the worked example is asked again, to check attention.
-
-    post_to : str, default=None
-        The address that answers are sent to, by POST with the JSON as plain text. None
-        sends nothing: participants save a file. A server on another host must allow the
-        page by the header `Access-Control-Allow-Origin`.
-
-    Returns
-    -------
-    paths : list of Path
-        The pages.
-
-    Notes
-    -----
-    The address of a page may end in `?participant=CODE`. Otherwise participants get a
-    code by chance.
-    """
+    """Write what `Study.to_html` documents."""
     _check_parameters(title, consent, instructions, n_checks, post_to)
     folder = Path(folder)
     shown, key = gather(study)

@@ -19,10 +19,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn_clue import NeighborExplainer, TabularEncoder
 from sklearn_clue.study import Study, analyse, read_answers
 from sklearn_clue.study._content import gather
-from sklearn_clue.study._pages import write_pages
+from sklearn_clue.study._pages import CONSENT, TITLE
+from sklearn_clue.study._pages import write_pages as write_all_pages
 from sklearn_clue.study._study import Question, Seen
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def write_pages(study, folder, one_page=False, n_checks=2):
+    texts = {"title": TITLE, "consent": CONSENT, "instructions": None, "post_to": None}
+    return write_all_pages(study, folder, one_page=one_page, n_checks=n_checks, **texts)
 
 
 class Changed:
