@@ -4,7 +4,6 @@ from functools import partial
 from numbers import Integral
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
