@@ -40,6 +40,9 @@ N_POLISH = 2
 N_PUT_BACK_BLIND = 10
 N_POLISH_BLIND = 3
 
+# Where rows differ by less, they have been rounded.
+SAME = 1e-6
+
 # Columns of an answer cost so many times more in the next one; and so many searches
 # may end at an answer that is there already.
 PRICE = 5.0
@@ -192,7 +195,7 @@ class _Search:
         # The predictor has been asked about them already, unless constraints change
         # them now.
         with torch.no_grad():
-            is_same = (yardstick.problem.valid(x, rows) == x).all(1)
+            is_same = (yardstick.problem.valid(x, rows) - x).abs().amax(1) < SAME
         judged = yardstick.judge(x, rows, ask=~is_same)
         return judged._replace(
             uncertainty=torch.where(is_same, known, judged.uncertainty)
