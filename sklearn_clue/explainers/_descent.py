@@ -160,8 +160,8 @@ def _nearest_by_tangent(yardstick, here, slope, reach, excess, low, high):
 def _anchors(yardstick, here):
     """The five nearest training rows, and how far from them one may be on average."""
     gap = yardstick.max_gap[here.rows]
-    if yardstick.stored is None or not torch.isfinite(gap).any():
-        return None, gap
+    if not yardstick.looks_around or not torch.isfinite(gap).any():
+        return None, torch.full_like(gap, torch.inf)
     anchors, now = yardstick.nearest(here.x, here.rows)
     return anchors, torch.maximum(gap, now)
 

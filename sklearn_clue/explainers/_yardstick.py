@@ -71,7 +71,7 @@ class Yardstick:
     target : float
         Largest uncertainty of a sure row.
 
-    stored : StoredRows or None, default=None
+    stored : StoredRows, UsualDensity or None, default=None
         Tells how far rows are from the training rows, and how plausible that is; None
         if all rows are equally plausible.
 
@@ -188,6 +188,11 @@ class Yardstick:
         self._around = torch.as_tensor(around)
         self._place = torch.full((len(self.problem.x0),), -1)
         self._place[rows] = torch.arange(len(rows))
+
+    @property
+    def looks_around(self):
+        """Whether the nearest training rows of candidates are known."""
+        return self._around is not None
 
     def nearest(self, x, rows):
         """The five nearest training rows around each row, and the mean distance.
