@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from sklearn_clue._tables import take
+from sklearn_clue._torch import one_thread
 from sklearn_clue._validation import Interval, StrOptions, check_is_fitted
 from sklearn_clue.explainers._density import UsualDensity, usual_densities
 from sklearn_clue.explainers._neighbors import StoredRows
