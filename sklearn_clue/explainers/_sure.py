@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from sklearn_clue.explainers._by_values import ValuesYardstick, improve_by_values
 from sklearn_clue.explainers._columns import ColumnMoves, propose_columns
 from sklearn_clue.explainers._descent import approach, slopes_towards
 from sklearn_clue.explainers._latents import propose_latents
@@ -79,6 +80,7 @@ def find_sure_rows(
     n_explanations=1,
     proposers=("neighbors", "columns", "noise"),
     use_slopes=None,
+    fit_slopes=False,
 ):
     """Find for each row the nearest row that the model is sure about.
 
@@ -117,6 +119,9 @@ def find_sure_rows(
     use_slopes : bool or None, default=None
         None if the problem has slopes.
 
+    fit_slopes : bool, default=False
+        Whether to fit slopes to the judgements of a search that uses none.
+
     Returns
     -------
     found : SureRows
@@ -125,8 +130,9 @@ def find_sure_rows(
         less sure than the row itself. Rows that are sure already come back as they
         are.
     """
-    yardstick = Yardstick(problem, target, stored, demand, max_distance, margin)
     use_slopes = problem.is_differentiable if use_slopes is None else use_slopes
+    measure = ValuesYardstick if fit_slopes and not use_slopes else Yardstick
+    yardstick = measure(problem, target, stored, demand, max_distance, margin)
     x0 = problem.x0
     everyone = torch.arange(len(x0))
     itself = Candidates(
@@ -260,7 +266,12 @@ class _Search:
         if not self.use_slopes:
             best = yardstick.best(proposals, N_PUT_BACK_BLIND, source)
             stuck = self._least_uncertain(proposals)
-            return join([put_back(yardstick, proposals.keep(best)), stuck])
+            chosen = proposals.keep(best)
+            if isinstance(yardstick, ValuesYardstick):
+                lean = improve_by_values(yardstick, chosen, source[best])
+            else:
+                lean = put_back(yardstick, chosen)
+            return join([lean, stuck])
         best = yardstick.best(proposals, N_PUT_BACK, source)
         yardstick.is_rough = True
         lean = put_back_by_slope(yardstick, proposals.keep(best))
