@@ -213,9 +213,9 @@ FINE_ROWS = {
     "durations in polars": lambda: pl.DataFrame(
         {"wait": [timedelta(hours=n % 7) for n in range(N_ROWS)]}
     ),
-    "durations in an array": lambda: np.arange(N_ROWS * 2)
-    .reshape(-1, 2)
-    .astype("timedelta64[m]"),
+    "durations in an array": lambda: (
+        np.arange(N_ROWS * 2).reshape(-1, 2).astype("timedelta64[m]")
+    ),
     "sparse columns": lambda: pd.DataFrame(numbers()).astype(pd.SparseDtype(float)),
     "small dtypes": lambda: good().astype({"age": "int8", "weight": "float16"}),
     "unsigned integers beyond int64": lambda: with_column(
