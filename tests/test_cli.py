@@ -41,6 +41,8 @@ FILES = {
     "line ends of Windows": ("name,size\r\nÄrger,1.5\r\nb,2.25\r\n", "utf-8"),
     "blank lines and blanks": ("name, size\n\nÄrger , 1.5\nb,2.25\n\n", "utf-8"),
     "bars": ("name|size\nÄrger|1.5\nb|2.25\n", "utf-8"),
+    "a named separator": ("sep=;\nname;size\nÄrger;1.5\nb;2.25\n", "utf-8"),
+    "signs": ("name;size\nÄrger;1,5 €\nb;2,25 €\n", "utf-8"),
     "blanks": ("name size\nÄrger   1.5 \nb 2.25\n", "utf-8"),
 }
 
@@ -64,6 +66,8 @@ def test_text_files(kind, tmp_path):
         ("a,b\n7,x\n,y\n", [7.0, np.nan]),
         ("a,b\n7,x\nNA,y\n", [7.0, np.nan]),
         ("a,b\n007,x\n12,y\n", [7, 12]),
+        ("a;b\n1 234,5;x\n-12\u00a0345;y\n", [1234.5, -12345.0]),
+        ("a,b\n5 %,x\n$12.5,y\n", [5, 12.5]),
     ],
 )
 def test_numbers(text, values, tmp_path):
@@ -85,6 +89,8 @@ def test_quotes_line_breaks_and_names(tmp_path):
     [
         ("", "is empty"),
         ("1,2\n3,4\n", "line 1 holds numbers only: 1, 2"),
+        ("Sales of 2020\na,b\n1,2\n3,4\n", "line 1 has 1 field, and most lines have 2"),
+        ("a,b\nx,1\ny\n", "line 3 has 1 field, and the first line 2"),
         ('a,b\n"x\ny",1\nz,2,3\n', "line 4 has 3 fields, and the first line 2"),
         ('a,b\nx,1\n"z,2\n', "line 3: unexpected end of data"),
         ("a,b\n" + "x,1\n" * 999 + "x,n.a.\n", "line 1001.*>99 % of the column"),
