@@ -21,7 +21,7 @@ from sklearn.model_selection import train_test_split
 from tqdm import tqdm
 
 from sklearn_clue import _intake, _words
-from sklearn_clue._files import MISSING, FileError, TextTable, read_table
+from sklearn_clue._files import MISSING, READERS, FileError, TextTable, read_table
 from sklearn_clue._report import report
 from sklearn_clue._stages import Stages, expected_seconds, say, warnings_as_notes
 from sklearn_clue.bayesian import (
@@ -201,6 +201,7 @@ def _add_explain(commands):
     add("table", help="a CSV or TSV file")
     add("-o", "--output", required=True, help="a .csv, .json or .html file")
     add("--id", metavar="COLUMN", help="the column that names rows")
+    add("--names", metavar="COLUMNS", help="names, for a file without a line of them")
     add("--chunk", type=_positive, default=5000, help="rows in memory at a time")
     add("--max-rows", type=_positive, default=500, help="rows on an .html page")
 
@@ -280,7 +281,7 @@ def _made(args, stages):
             X_test,
             y_test,
             max_rows=args.max_rows,
-            title=f"{args.target}: what the model knows, and what it does not",
+            title=f"Predicting {args.target}: what the model knows, and what not",
             code=args.command_line,
         )
     with stages.stage("Writing"):
@@ -301,8 +302,11 @@ def _write_report(args, explainer, made):
 
 
 def _read(args, path):
-    names = [name.strip() for name in args.names.split(",")] if args.names else None
-    return read_table(path, as_text=_split(args.category), names=names)
+    return read_table(path, as_text=_split(args.category), names=_names(args))
+
+
+def _names(args):
+    return [name.strip() for name in args.names.split(",")] if args.names else None
 
 
 def _split(texts):
@@ -436,7 +440,12 @@ def _explain(args):
             f"{args.model} holds a {type(explainer).__name__}, which cannot explain. "
             "Make an explainer: sklearn-clue report ... --load MODEL --save FILE."
         )
-    text = TextTable(args.table)
+    if Path(args.table).suffix.lower() in READERS:
+        raise FileError(
+            f"{args.table}: `explain` reads text files only, piece by piece. Save the "
+            "table as CSV."
+        )
+    text = TextTable(args.table, _names(args))
     for note in text.notes:
         say(f"Note: {note}.")
     # Line breaks within fields count as rows here: for a bar that is near enough.

@@ -22,6 +22,7 @@ __all__ = []
 
 MISSING = {"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A", "?"}
 _SEPARATORS = (",", ";", "\t", "|")
+READERS = {".parquet": "read_parquet", ".xlsx": "read_excel", ".xls": "read_excel"}
 _SAMPLE = 1 << 16  # characters that tell the separator
 _MOSTLY = 0.9  # numbers in a column above which the rest are mistakes
 
@@ -276,8 +277,7 @@ def read_table(path, as_text=(), names=None):
         What the user should know of how it was read.
     """
     path = Path(path)
-    readers = {".parquet": "read_parquet", ".xlsx": "read_excel", ".xls": "read_excel"}
-    reader = readers.get(path.suffix.lower())
+    reader = READERS.get(path.suffix.lower())
     if reader is None:
         text = TextTable(path, names)
         (frame,) = text.chunks()

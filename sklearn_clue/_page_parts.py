@@ -79,12 +79,12 @@ gap:.6rem 2rem;font-size:.9rem;margin:.5rem 0}
 th button,.name{font:inherit;font-weight:600;color:inherit;background:none;border:0;
 padding:0;text-align:left;cursor:pointer}
 .name{color:var(--accent);text-decoration:underline;overflow-wrap:anywhere;
-min-width:4.5rem}
+min-width:5.5rem}
 .drivers td{white-space:nowrap}
 .drivers th{overflow-wrap:break-word;max-width:20rem}
-#table>thead button::after{content:" \\2195";opacity:.5}
-th[aria-sort=ascending] button::after{content:" \\2191";opacity:1}
-th[aria-sort=descending] button::after{content:" \\2193";opacity:1}
+#table>thead button::after{content:"\\a0\\2195";opacity:.5}
+th[aria-sort=ascending] button::after{content:"\\a0\\2191";opacity:1}
+th[aria-sort=descending] button::after{content:"\\a0\\2193";opacity:1}
 .controls{display:flex;flex-wrap:wrap;gap:.5rem 1rem;align-items:end;margin:.75rem 0}
 .controls label{display:flex;flex-direction:column;font-size:.9rem;max-width:100%}
 .controls label.box{flex-direction:row;gap:.4rem;align-items:center}
@@ -413,9 +413,12 @@ save.addEventListener("click", () => {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 });
 controls.append(save);
+const terms = document.getElementById("terms");
+if (innerWidth < 640) terms.open = false;
 let usual = STEP;
 window.addEventListener("beforeprint", () => {
   usual = state.limit;
+  terms.open = true;
   state.limit = Infinity;
   update();
 });

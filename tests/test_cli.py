@@ -414,6 +414,13 @@ def test_what_explain_refuses(quick, patients, tmp_path, capsys):
     assert "must end in .csv, .json or .html" in capsys.readouterr().err
     assert main([*args, str(tmp_path / "out.csv")]) == 2
     assert "there is no column 'years'" in capsys.readouterr().err
+    other = ["explain", str(model), "t.parquet", "-o", str(tmp_path / "out.csv")]
+    assert main(other) == 2
+    assert "reads text files only" in capsys.readouterr().err
+    bare = write(tmp_path / "bare.csv", "1,1\n2,2\n")
+    other = ["explain", str(model), str(bare), "-o", str(tmp_path / "bare.json")]
+    assert main([*other, "--names", "years,dose"]) == 0
+    assert len(json.loads((tmp_path / "bare.json").read_text())) == 2
     new = write(tmp_path / "new.csv", "dose,years\n1,1\n2,two\n")
     assert main(["explain", str(model), str(new), "-o", str(tmp_path / "o.csv")]) == 2
     assert "line 3, column 'years': 'two' is not a number" in capsys.readouterr().err
