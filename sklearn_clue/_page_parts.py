@@ -67,6 +67,7 @@ thead th{font-weight:600;border-top:0;vertical-align:bottom}
 #table td.detail{background:var(--soft);padding:.75rem 1rem}
 td.detail table{margin:.5rem 0}
 td.detail td,td.detail th{max-width:20rem;overflow-wrap:break-word}
+#table td.pictures{min-width:20rem}
 #table img{width:84px;image-rendering:pixelated;border:1px solid;margin-right:.5rem}
 .terms{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(20rem,100%),1fr));
 gap:.6rem 2rem;font-size:.9rem;margin:.5rem 0}
@@ -103,7 +104,7 @@ body{padding:.75rem}
 #table>tbody>tr{border-top:2px solid var(--line);padding:.4rem 0}
 #table>tbody>tr>*{padding:.1rem 0;max-width:none}
 #table>tbody>tr>td[data-head]::before{content:attr(data-head) ": ";opacity:.75}
-#table td.words{min-width:0}
+#table td.words,#table td.pictures{min-width:0}
 #table td.detail{padding:.5rem}
 #table td.detail tbody th{max-width:9rem}
 #table td.detail tr>*,.drivers tr>*{padding:.2rem .3rem;font-size:.9rem}
@@ -174,7 +175,7 @@ const columns = [
   {name: data.goal === "sure" ? "what would make it sure" : "what changes",
     key: (r) => r.nChanged, show: (r) => r.words, style: "words"},
   {name: "before, after, difference", key: (r) => r.pictures && r.before[0],
-    nodes: (r) => pictures(r)},
+    nodes: (r) => pictures(r), style: "pictures"},
   {name: "prediction", key: (r) => r.prediction, nodes: (r) => pieces(r.prediction)},
   {name: "truth", key: (r) => r.truth,
     nodes: (r) => [r.truth ?? "–", ...(r.wrong ?

@@ -85,7 +85,7 @@ def _terms(facts):
             "How well the changed row fits among the training rows: the share of them "
             "that fit no better. 0.5 is usual, and 0 is unlike all of them.",
         )
-    if facts["goal"] != "sure":
+    if facts["goal"] != "sure" and facts["image_shape"] is None:
         yield (
             "clear change",
             "A category that changes, or a number that moves by 15 percentile points "
