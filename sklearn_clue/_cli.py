@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from sklearn_clue import _intake, _words
 from sklearn_clue._files import MISSING, READERS, FileError, TextTable, read_table
-from sklearn_clue._report import report
+from sklearn_clue._report import Report, report
 from sklearn_clue._stages import Stages, expected_seconds, say, warnings_as_notes
 from sklearn_clue.bayesian import (
     BayesianMLPClassifier,
@@ -182,6 +182,7 @@ def _add_report(commands):
     )
     add("--test-size", type=_share, default=0.3, help="rows held out (default: 0.3)")
     add("--max-rows", type=_positive, default=500, help="rows to explain at most")
+    add("--neighbors", action="store_true", help="show the nearest sure training rows")
     add("--json", metavar="FILE", help="write the facts of the page as well")
     add("--csv", metavar="FILE", help="write the explained rows as well")
     add("--seed", type=int, default=0)
@@ -281,6 +282,7 @@ def _made(args, stages):
             X_test,
             y_test,
             max_rows=args.max_rows,
+            neighbors=args.neighbors,
             title=f"Predicting {args.target}: what the model knows, and what not",
             code=args.command_line,
         )
@@ -546,9 +548,11 @@ def _write_json(args, explainer, chunks):
 
 def _write_page(args, explainer, chunks):
     """A page of the most uncertain rows; no more are ever kept in memory."""
-    kept, totals = None, np.empty(0)
+    kept, totals, n_rows, n_rejected = None, np.empty(0), 0, 0
     for X in chunks:
         total = explainer.predict_uncertainty(X).total
+        n_rows += len(total)
+        n_rejected += int((total > explainer.threshold_).sum())
         both = np.concatenate([totals, total])
         best = np.argsort(-both, kind="stable")[: args.max_rows]
         X = X if kept is None else pd.concat([kept, X])
@@ -557,7 +561,9 @@ def _write_page(args, explainer, chunks):
         raise FileError(f"{args.table} holds names and no rows.")
     title = f"{Path(args.table).name}: the {len(kept):,} least sure rows"
     made = report(explainer, kept, title=title, code=args.command_line)
-    made.to_html(args.output)
+    # It speaks of all rows, not of those that are kept because they are the worst.
+    facts = made.to_dict() | {"n_rows": n_rows, "n_rejected": n_rejected}
+    Report(facts, made.explanation).to_html(args.output)
 
 
 # --- demo ---

@@ -356,7 +356,11 @@ def test_report(quick, patients, tmp_path, capsys):
     path = tmp_path / "rows.html"
     args = ["explain", str(out["joblib"]), str(patients), "-o", str(path)]
     assert main([*args, "--max-rows", "20"]) == 0
-    assert "the 20 least sure rows" in path.read_text(encoding="utf-8")
+    page = path.read_text(encoding="utf-8")
+    n_rejected = written[0]["rejected"].sum()
+    assert "the 20 least sure rows" in page and "Of 300 rows that" in page
+    assert f"decide on {n_rejected} (" in page
+    assert f"{n_rejected - 20} rejected ones left out" in page
 
     # And reports on other rows.
     args = ["report", str(patients), "--target", "outcome", "--load"]
@@ -377,10 +381,11 @@ def test_report_on_other_rows(quick, patients, tmp_path, capsys):
     new = write(tmp_path / "new.csv", "".join(lines[:41]))
     path, facts = tmp_path / "page.html", tmp_path / "facts.json"
     args = ["report", str(patients), "--target", "cost", "--drop", "outcome"]
-    args += ["-o", str(path), "--json", str(facts), "--rows", str(new)]
+    args += ["-o", str(path), "--json", str(facts), "--rows", str(new), "--neighbors"]
     assert main(args) == 0
     facts = json.loads(facts.read_text())
     assert facts["n_rows"] == 40 and facts["quality"] is not None
+    assert all("neighbor" in row for row in facts["explanation"]["rows"])
     write(new, "dose,age\n1,2\n")
     assert main(args) == 2
     assert "--rows: there is no column 'ward'" in capsys.readouterr().err
