@@ -253,7 +253,7 @@ def _load(path):
 def _report(args):
     _check_writable(args.output, args.save, args.json, args.csv)
     expected = expected_seconds(args.model, 1000, 10, 100)  # until it is read
-    expected = {"Reading": 1.0, **expected, "Writing": 0.2}
+    expected = {"Reading": 0.5, **expected, "Writing": 0.2}
     with Stages(expected) as stages, warnings_as_notes():
         _made(args, stages)
     print(args.output)
