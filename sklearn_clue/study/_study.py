@@ -411,20 +411,29 @@ class Study:
         return frame
 
     def to_html(self, folder, **options):
-        """Write the pages that participants open.
+        """Write the pages that participants open, and the key to the answers.
 
         Parameters
         ----------
         folder : str or os.PathLike
-            Where to write them.
+            Where to write: pages into its folder `pages`, which participants may see,
+            and the right answers into `key.json`, which they must not see.
 
         **options : dict
-            Passed on to the writer of the pages.
+            `one_page=True` writes one page that draws a variant for each participant,
+            in place of a page per variant. `title`, `consent` and `instructions` are
+            texts to show, `n_checks` (2 by default) says how often the example is
+            asked again, and `post_to` is an address to send answers to; without one
+            participants save a file.
 
         Returns
         -------
         paths : list of pathlib.Path
-            The files written.
+            The pages written.
+
+        See Also
+        --------
+        read_answers : Reads the files that participants send back.
         """
         from sklearn_clue.study._pages import write_pages
 
