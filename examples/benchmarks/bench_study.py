@@ -55,6 +55,7 @@ PEOPLE = {
 WEIGHT = {"lsat": 1.5, "compas": 2.0, "mnist": 25.0}  # λ · d of Table 5
 LATENT_DIM = {"lsat": 4, "compas": 4, "mnist": 20}
 N_TRAIN, N_POOL = 1000, 2500
+N_DRAWS, N_EPOCHS = 50, 100  # small: all of it should take minutes
 BAR = (0.03, 0.07)
 
 
@@ -76,15 +77,19 @@ def fit(name, seed):
     """All explainers of one model."""
     X, y, pool = load(name, seed)
     shape = (14, 14) if name == "mnist" else None
+    settings = {"hidden_layer_sizes": (50,), "n_draws": N_DRAWS, "random_state": seed}
+    generator = {"max_iter": N_EPOCHS, "random_state": seed}
     if shape:
-        model = BayesianMLPClassifier((100,), encoder="passthrough", random_state=seed)
+        model = BayesianMLPClassifier(encoder="passthrough", **settings)
     elif name == "lsat":
-        model = BayesianMLPRegressor(random_state=seed)
+        model = BayesianMLPRegressor(**settings)
     else:
-        model = BayesianMLPClassifier(random_state=seed)
+        model = BayesianMLPClassifier(**settings)
+    start = time.process_time()
     model = FrozenEstimator(model.fit(X, y))
-    vae = VAEEncoder(LATENT_DIM[name], image_shape=shape, random_state=seed)
-    vaeac = VAEACImputer(LATENT_DIM[name], random_state=seed)
+    print(f"  model: fitted in {time.process_time() - start:.0f} s", flush=True)
+    vae = VAEEncoder(LATENT_DIM[name], image_shape=shape, **generator)
+    vaeac = VAEACImputer(LATENT_DIM[name], **generator)
     explainers = {
         "CLUE": CLUEExplainer(model, vae, random_state=seed),
         "sensitivity": LocalSensitivityExplainer(model, image_shape=shape),
@@ -111,7 +116,7 @@ def learners(name, seed, folder, n_questions):
     study = Study(methods, X, pool, n_questions=n_questions, random_state=seed)
     built = time.process_time()
     table = SimulatedParticipant(random_state=seed).rank(study, n_participants=3)
-    forest = RandomForestClassifier(min_samples_leaf=2, random_state=seed)
+    forest = RandomForestClassifier(50, min_samples_leaf=2, random_state=seed)
     forest = SimulatedParticipant(forest, random_state=seed).rank(study, 1)
     table[["forest", "forest gain"]] = forest[["accuracy", "gain"]]
     shown = study.to_frame().groupby("method")
