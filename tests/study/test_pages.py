@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from sklearn_clue import NeighborExplainer, TabularEncoder
-from sklearn_clue.study import Study, analyse, read_answers
+from sklearn_clue.study import SimulatedParticipant, Study, analyse, read_answers
 from sklearn_clue.study._content import gather
 from sklearn_clue.study._pages import CONSENT, TITLE
 from sklearn_clue.study._pages import write_pages as write_all_pages
@@ -320,6 +320,33 @@ def test_from_the_page_to_the_analysis(browser, study, tmp_path):
     expected = np.mean([(q < "q10") == sure for q, sure in truth.items()])
     found = analyse(answers, n_permutations=9).methods
     assert found["accuracy"].tolist() == pytest.approx([expected] * 2)
+
+
+def test_learners_take_the_study_on_its_page(browser, explainers, doses, tmp_path):
+    """What is read from the files of learners is what they meant to answer."""
+    X, _, pool = doses
+    methods = {"neighbors": explainers["neighbors"], "none": None}
+    study = Study(methods, X, pool[:300], n_questions=9, random_state=0)
+    practice = Study(methods, X, pool[300:], n_questions=30, random_state=0)
+    meant = SimulatedParticipant(LogisticRegression()).fit(practice).answer(study)
+    (path,) = study.to_html(tmp_path, one_page=True)
+    browser.send(
+        "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path)
+    )
+    for number, method in enumerate(study.variants, start=1):
+        of_method = meant[meant["method"] == method]
+        says = dict(zip(of_method["question"], of_method["answer"], strict=True))
+        begin(browser, path, participant=method, variant=number)
+        answer_all(browser, method, lambda code, says=says: bool(says.get(code)))
+        browser.click("#json")
+        wait_for(tmp_path / f"answers-{method}.json")
+    answers = read_answers(tmp_path, min_seconds=0, min_checks_passed=0)
+    columns = ["variant", "method", "question", "sure", "answer"]
+    read, meant = (
+        table.sort_values(["method", "question"])[columns].reset_index(drop=True)
+        for table in (answers.table[~answers.table["check"]], meant)
+    )
+    assert (read == meant).all().all() and read["answer"].nunique() == 2
 
 
 def test_what_is_shown(browser, study, tmp_path):
