@@ -239,11 +239,11 @@ def analyse(
     Human CLUE       0.62  0.55  0.69     1.10       0.85
     Random           0.62  0.56  0.67     2.01       1.50
     Sensitivity      0.53  0.47  0.59     0.61       1.10
-    >>> analysis.pairs[["other", "p_holm", "d_prime_p_holm"]].round(2)
+    >>> analysis.pairs[["other", "p_holm", "d_prime_p_holm"]].round(4)
              other  p_holm  d_prime_p_holm
-    0   Human CLUE     0.0            0.01
-    1       Random     0.0            0.57
-    2  Sensitivity     0.0            0.00
+    0   Human CLUE  0.0012          0.0046
+    1       Random  0.0012          0.5714
+    2  Sensitivity  0.0003          0.0021
 
     People are right more often with CLUE than with random rows, but these answers do
     not show that they tell sure from unsure rows any better: with random rows they

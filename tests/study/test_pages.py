@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from browser import Browser, find_browser
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
@@ -135,7 +134,7 @@ def test_methods_are_not_on_the_page(study, tmp_path):
 def test_nothing_but_the_page_runs(study, tmp_path):
     text = text_of(study.to_html(tmp_path / "a")[0])
     policy = re.search('Content-Security-Policy" content="(.*?)"', text)[1]
-    assert policy.startswith("default-src &#x27;none&#x27;; script-src &#x27;sha256-")
+    assert policy.startswith("default-src 'none'; img-src data:; script-src 'sha256-")
     assert "unsafe" not in policy and "connect-src" not in policy
     text = text_of(study.to_html(tmp_path / "b", post_to="https://x.org:8/y?z=1")[0])
     policy = re.search('Content-Security-Policy" content="(.*?)"', text)[1]
@@ -197,16 +196,6 @@ def test_refuses(study, tmp_path, options, error, match):
 
 
 # --- In a browser ---
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    path = find_browser()
-    if path is None:
-        pytest.skip("no browser is on the path")
-    with Browser(path, tmp_path_factory.mktemp("profile")) as browser:
-        browser.set_width(1000)
-        yield browser
 
 
 # A file that is there anyway, to leave a page of the study for.
@@ -592,7 +581,6 @@ def test_hostile_names_and_values_stay_text(browser, hostile, tmp_path):
         assert browser.run("document.querySelectorAll('img, b, u').length") == 0
         answer(browser, True)
     assert browser.complaints == []
-    browser.set_width(1000)
     key = json.loads(text_of(tmp_path / "key.json"))
     assert key["variants"]["1"]["name"] == HOSTILE
 
@@ -614,5 +602,24 @@ def test_pictures_in_dark_on_a_phone(browser, images, tmp_path):
         assert max(map(int, re.findall(r"\d+", ground)[:3])) < 60
         assert browser.complaints == []
         change_memory(browser, "localStorage.clear()")
-    browser.set_dark(False)
-    browser.set_width(1000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_dark", [False, True])
+@pytest.mark.parametrize("width", [1200, 360])
+def test_accessible(browser, axe, study, images, tmp_path, width, is_dark):
+    """Every screen, of tables and of pictures."""
+    browser.set_width(width)
+    browser.set_dark(is_dark)
+    paths = study.to_html(tmp_path / "tables")[:1] + write_pages(images, tmp_path)[:1]
+    for name, path in zip(("tables", "pictures"), paths, strict=True):
+        name += f"{width}{is_dark}"
+        browser.open(Address(path, participant=name))
+        assert browser.violations(axe) == []
+        for selector in ("#begin", "#start"):
+            browser.run("document.getElementById('agree')?.click()")
+            browser.click(selector)
+            assert browser.violations(axe) == []
+        answer_all(browser, name, lambda code: True)
+        assert heading(browser) == "Thank you"
+        assert browser.violations(axe) == []
