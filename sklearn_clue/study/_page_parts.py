@@ -22,9 +22,9 @@ progress{width:100%;height:.6rem;accent-color:var(--accent);margin-bottom:.75rem
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.35rem .5rem;text-align:left;vertical-align:top;font-weight:normal;
 border-top:1px solid var(--line);overflow-wrap:anywhere;min-width:4.2rem}
-thead td{border-top:0;min-width:0}
-thead th{font-weight:600;border-top:0;vertical-align:bottom;overflow-wrap:normal;
-position:sticky;top:0;background:Canvas;width:27%;box-shadow:0 1px var(--line)}
+thead th,thead td{border-top:0;position:sticky;top:0;background:Canvas;
+box-shadow:0 1px var(--line)}
+thead th{font-weight:600;vertical-align:bottom;overflow-wrap:normal;width:24%}
 thead th:last-child,td:last-child{border-left:3px solid var(--line);
 background:linear-gradient(var(--soft),var(--soft)),Canvas}
 mark{background:var(--mark);color:var(--ink);font-weight:600;padding:0 .25em;
@@ -55,7 +55,7 @@ white-space:nowrap}
 code{overflow-wrap:anywhere}
 @media (max-width:34rem){
 body{padding:.75rem;font-size:16px}
-th,td{padding:.3rem .3rem;font-size:.9rem;min-width:3.4rem}
+th,td{padding:.3rem .25rem;font-size:.85rem;min-width:3.4rem}
 figure{flex:1 1 8rem;max-width:46%}
 }
 """
@@ -83,6 +83,9 @@ const make = (tag, attributes = {}, ...children) => {
 };
 const paragraphs = (text) =>
   text.split(/\n\s*\n/).map((part) => make("p", {}, part.trim()));
+// Names of columns break after their underscores rather than anywhere.
+const breakable = (text) => text.split(/(?<=[_/.-])/)
+  .flatMap((part) => [part, make("wbr")]).slice(0, -1);
 const button = (text, onclick, attributes = {}) =>
   make("button", {type: "button", onclick, ...attributes}, text);
 const buttons = (...children) => make("div", {class: "buttons"}, ...children);
@@ -210,7 +213,7 @@ const table = (shown) => {
   const head = make("tr", {}, make("td", {}),
     ...columns.map(([, text]) => make("th", {scope: "col"}, text)));
   const rows = data.features.map((name, j) => make("tr", {},
-    make("th", {scope: "row"}, name),
+    make("th", {scope: "row"}, ...breakable(name)),
     ...columns.map(([key]) => {
       const text = shown[key][j];
       if (key !== "explanation" || text === shown.context[j]) {

@@ -1,20 +1,18 @@
 """The pages of a study that participants open."""
 
-import base64
-import hashlib
-import html
 import json
 import re
 from numbers import Integral
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sklearn_clue._page import document, source_hash
 from sklearn_clue.persistence import replacing
 from sklearn_clue.study._content import KEY_NAME, gather
 from sklearn_clue.study._page_parts import SCRIPT, STYLE
 
-_TITLE = "When is the model sure?"
-_CONSENT = (
+TITLE = "When is the model sure?"
+CONSENT = (
     "You are asked to take part in a study about how people understand a computer "
     "model. You will see some short questions and answer each of them by a click. "
     "Taking part is voluntary."
@@ -22,61 +20,9 @@ _CONSENT = (
 
 
 def write_pages(
-    study,
-    folder,
-    *,
-    one_page=False,
-    title=_TITLE,
-    consent=_CONSENT,
-    instructions=None,
-    n_checks=2,
-    post_to=None,
+    study, folder, *, one_page, title, consent, instructions, n_checks, post_to
 ):
-    """Write the pages of a study, and apart from them the key to its answers.
-
-    Parameters
-    ----------
-    study : Study
-        What is asked.
-
-    folder : path
-        Where to write: pages into its folder `pages`, which participants may see, and
-        the right answers into `key.json` beside that folder, which they must not see.
-
-    one_page : bool, default=False
-        Whether to write one page, `index.html`, that draws a variant for each
-        participant; or takes it from its address, as in `?variant=2`. By default each
-        variant has its page, `variant-1.html` and so on.
-
-    title : str, default="When is the model sure?"
-        Heading of the first screen.
-
-    consent : str, optional
-        What participants agree to, with empty lines between paragraphs. The page adds
-        what it records.
-
-    instructions : str, default=None
-        What participants have to know, before the worked example. None explains the
-        task.
-
-    n_checks : int, default=2
-        How often the worked example is asked again, to check attention.
-
-    post_to : str, default=None
-        The address that answers are sent to, by POST with the JSON as plain text. None
-        sends nothing: participants save a file. A server on another host must allow the
-        page by the header `Access-Control-Allow-Origin`.
-
-    Returns
-    -------
-    paths : list of Path
-        The pages.
-
-    Notes
-    -----
-    The address of a page may end in `?participant=CODE`. Otherwise participants get a
-    code by chance.
-    """
+    """Write what `Study.to_html` documents."""
     _check_parameters(title, consent, instructions, n_checks, post_to)
     folder = Path(folder)
     shown, key = gather(study)
@@ -152,12 +98,8 @@ def _check_key(path, key):
 
 
 def _page(data):
-    script, style = map(_digest, (SCRIPT, STYLE))
     policy = [
-        "default-src 'none'",
-        f"script-src '{script}'",
-        f"style-src '{style}'",
-        "img-src data:",
+        f"style-src '{source_hash(STYLE)}'",
         "base-uri 'none'",
         "form-action 'none'",
     ]
@@ -165,34 +107,10 @@ def _page(data):
         # The host, since a policy cannot hold what stands after a question mark.
         parts = urlsplit(data["post_to"])
         policy.append(f"connect-src {parts.scheme}://{parts.netloc}")
-    title = html.escape(data["title"].encode("utf-8", "replace").decode())
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width,initial-scale=1">',
-            '<meta http-equiv="Content-Security-Policy" content="'
-            f'{html.escape("; ".join(policy))}">',
-            '<meta name="referrer" content="no-referrer">',
-            '<meta name="robots" content="noindex">',
-            f"<title>{title}</title><style>{STYLE}</style></head><body><main>",
-            "<noscript><p><strong>This page needs scripts, which are off in this "
-            "browser.</strong></p></noscript></main>",
-            f'<script type="application/json" id="data">{_json(data)}</script>',
-            f"<script>{SCRIPT}</script></body></html>",
-            "",
-        ]
-    )
-
-
-def _digest(text):
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"
-
-
-def _json(content):
-    """JSON that ends no script element, whatever texts it holds."""
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    body = [
+        "<main><noscript><p><strong>This page needs scripts, which are off in this "
+        "browser.</strong></p></noscript></main>"
+    ]
+    # Half a surrogate pair cannot be written; the heading shows it as the data has it.
+    title = data["title"].encode("utf-8", "replace").decode()
+    return document(title, body, data, STYLE, SCRIPT, policy)

@@ -20,6 +20,7 @@ from sklearn_clue._columns import Strangers
 from sklearn_clue._validation import check_count, check_is_fitted, listing
 from sklearn_clue.encoding import TabularEncoder, encode_quietly
 from sklearn_clue.explanation import Explanation
+from sklearn_clue.study._pages import CONSENT, TITLE, write_pages
 from sklearn_clue.study._pairs import (
     Pool,
     check_pairs,
@@ -410,34 +411,75 @@ class Study:
         frame["explanation_is_sure"] = pd.array(verdicts, dtype="boolean")
         return frame
 
-    def to_html(self, folder, **options):
-        """Write the pages that participants open, and the key to the answers.
+    def to_html(
+        self,
+        folder,
+        *,
+        one_page=False,
+        title=TITLE,
+        consent=CONSENT,
+        instructions=None,
+        n_checks=2,
+        post_to=None,
+    ):
+        """Write the pages that participants open, and the key to their answers.
+
+        A page asks for consent, shows a worked example and one question per screen, in
+        an order drawn for each participant, and measures how long each was visible. A
+        closed page goes on where it was left. It holds all that it needs, runs without
+        a server, and says neither the right answers nor the method.
 
         Parameters
         ----------
         folder : str or os.PathLike
-            Where to write: pages into its folder `pages`, which participants may see,
-            and the right answers into `key.json`, which they must not see.
+            Where to write: pages into its folder `pages`, to be handed out, and
+            `key.json`, which holds the right answers and must not be.
 
-        **options : dict
-            `one_page=True` writes one page that draws a variant for each participant,
-            in place of a page per variant. `title`, `consent` and `instructions` are
-            texts to show, `n_checks` (2 by default) says how often the example is
-            asked again, and `post_to` is an address to send answers to; without one
-            participants save a file.
+        one_page : bool, default=False
+            Whether to write one page, `index.html`, that draws a variant for each
+            participant; an address that ends in `?variant=2` chooses it. By default
+            each variant has a page of its own, `variant-1.html` and so on.
+
+        title : str, default="When is the model sure?"
+            Heading of the first screen.
+
+        consent : str, optional
+            What participants agree to, with empty lines between paragraphs. The page
+            adds what it records.
+
+        instructions : str, default=None
+            What participants have to know, above the worked example. None explains the
+            task.
+
+        n_checks : int, default=2
+            How often the worked example is asked again, to check attention.
+
+        post_to : str, default=None
+            An address that the answers are sent to at the end: by POST, as JSON in
+            plain text, which a server on another host must allow by the header
+            `Access-Control-Allow-Origin`. None sends nothing, and participants save a
+            file.
 
         Returns
         -------
         paths : list of pathlib.Path
-            The pages written.
+            The pages. An address that ends in `?participant=CODE` tells them whom they
+            ask; otherwise a code is drawn.
 
         See Also
         --------
-        read_answers : Reads the files that participants send back.
+        read_answers : Reads what participants have saved or sent.
         """
-        from sklearn_clue.study._pages import write_pages
-
-        return write_pages(self, folder, **options)
+        return write_pages(
+            self,
+            folder,
+            one_page=one_page,
+            title=title,
+            consent=consent,
+            instructions=instructions,
+            n_checks=n_checks,
+            post_to=post_to,
+        )
 
     # Building ---------------------------------------------------------------------
 
