@@ -31,21 +31,15 @@ _SUFFIXES = (".json", ".jsonl", ".csv")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answers:
-    """Answers of the participants of a user study, and who was left out.
-
-    :func:`read_answers` makes it, and :func:`analyse` takes it.
+    """Answers of the participants of a user study, as `read_answers` documents them.
 
     Parameters
     ----------
     table : DataFrame
-        One line per answer: `participant`, `variant`, `method`, `question`, `position`
-        (from 1, in the order in which it was asked), `sure` (the truth: whether the
-        model is sure about the test row), `answer` (whether the participant said so),
-        `seconds` and `check` (whether it is an attention check).
+        One line per answer.
 
     excluded : DataFrame
-        One line per sheet of answers that was left out: `participant`, `file`,
-        `reason` and `detail`.
+        One line per sheet of answers that was left out.
     """
 
     table: pd.DataFrame
@@ -106,10 +100,17 @@ def read_answers(folder, study=None, *, min_seconds=2.0, min_checks_passed=1):
     Returns
     -------
     answers : Answers
-        `answers.table` has one line per answer, and `answers.excluded` tells who was
-        left out and why: `"incomplete"`, `"failed attention checks"`, `"too fast"` or
-        `"duplicate"`. Of several complete sheets under one code, the first by the name
-        of its file is used.
+        Print it for a summary. It holds
+
+        - `table`, one line per answer: `participant`, `variant`, `method`, `question`,
+          `position` (from 1, in the order in which it was asked), `sure` (the truth:
+          whether the model is sure about the test row), `answer` (whether the
+          participant said so), `seconds` that it was visible, and `check` (whether it
+          is an attention check);
+        - `excluded`, one line per sheet of answers that was left out: `participant`,
+          `file`, `reason` (`"incomplete"`, `"failed attention checks"`, `"too fast"` or
+          `"duplicate"`) and `detail`. Of several complete sheets under one code, the
+          first by the name of its file is used.
 
     See Also
     --------

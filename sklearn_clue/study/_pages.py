@@ -1,14 +1,12 @@
 """The pages of a study that participants open."""
 
-import base64
-import hashlib
-import html
 import json
 import re
 from numbers import Integral
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sklearn_clue._page import document, source_hash
 from sklearn_clue.persistence import replacing
 from sklearn_clue.study._content import KEY_NAME, gather
 from sklearn_clue.study._page_parts import SCRIPT, STYLE
@@ -100,12 +98,8 @@ def _check_key(path, key):
 
 
 def _page(data):
-    script, style = map(_digest, (SCRIPT, STYLE))
     policy = [
-        "default-src 'none'",
-        f"script-src '{script}'",
-        f"style-src '{style}'",
-        "img-src data:",
+        f"style-src '{source_hash(STYLE)}'",
         "base-uri 'none'",
         "form-action 'none'",
     ]
@@ -113,34 +107,10 @@ def _page(data):
         # The host, since a policy cannot hold what stands after a question mark.
         parts = urlsplit(data["post_to"])
         policy.append(f"connect-src {parts.scheme}://{parts.netloc}")
-    title = html.escape(data["title"].encode("utf-8", "replace").decode())
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width,initial-scale=1">',
-            '<meta http-equiv="Content-Security-Policy" content="'
-            f'{html.escape("; ".join(policy))}">',
-            '<meta name="referrer" content="no-referrer">',
-            '<meta name="robots" content="noindex">',
-            f"<title>{title}</title><style>{STYLE}</style></head><body><main>",
-            "<noscript><p><strong>This page needs scripts, which are off in this "
-            "browser.</strong></p></noscript></main>",
-            f'<script type="application/json" id="data">{_json(data)}</script>',
-            f"<script>{SCRIPT}</script></body></html>",
-            "",
-        ]
-    )
-
-
-def _digest(text):
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"
-
-
-def _json(content):
-    """JSON that ends no script element, whatever texts it holds."""
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    body = [
+        "<main><noscript><p><strong>This page needs scripts, which are off in this "
+        "browser.</strong></p></noscript></main>"
+    ]
+    # Half a surrogate pair cannot be written; the heading shows it as the data has it.
+    title = data["title"].encode("utf-8", "replace").decode()
+    return document(title, body, data, STYLE, SCRIPT, policy)

@@ -5,8 +5,14 @@ from numbers import Integral
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, clone
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    StratifiedKFold,
+    cross_val_predict,
+    train_test_split,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from sklearn_clue._validation import (
@@ -36,13 +42,19 @@ class SimulatedParticipant(DocLinkMixin, BaseEstimator):
     Parameters
     ----------
     estimator : classifier or None, default=None
-        What learns. None means a random forest of 100 trees.
+        What learns. None means a logistic regression on standard scores: it can
+        compare the three rows, but it cannot learn by heart where the model is unsure.
+        A forest can, from the test rows alone, and then needs explanations less.
 
     cv : int, default=5
         Folds: questions of one are answered by a learner that knows the others.
 
+    n_practice : int or None, default=None
+        Questions that `fit` learns from, taken at random from each variant, so that
+        participants with different seeds differ. None means all.
+
     random_state : int, RandomState instance or None, default=None
-        Fixes the folds, and the forest where `estimator` is None.
+        Fixes the folds, and the questions to learn from.
 
     Attributes
     ----------
@@ -65,30 +77,30 @@ class SimulatedParticipant(DocLinkMixin, BaseEstimator):
     >>> from sklearn_clue import NeighborExplainer
     >>> from sklearn_clue.study import SimulatedParticipant, Study
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(1000, 4))
-    >>> y = X[:, 0] + 0.5 * rng.normal(size=1000) > 0
+    >>> X = rng.normal(size=(800, 2))
+    >>> y = X[:, 0] + 0.5 * rng.normal(size=800) > 0
     >>> neighbors = NeighborExplainer(LogisticRegression()).fit(X[:200], y[:200])
     >>> methods = {"neighbors": neighbors, "none": None}
     >>> study = Study(methods, X[:200], X[200:], n_questions=60, random_state=0)
-    >>> learner = SimulatedParticipant(
-    ...     LogisticRegression(max_iter=1000), random_state=0
-    ... )
+    >>> learner = SimulatedParticipant(random_state=0)
     >>> learner.rank(study, n_participants=1)[["accuracy", "gain"]].round(2)
                accuracy  gain
     method
-    neighbors      0.62  0.13
-    none           0.48  0.00
+    neighbors      0.73  0.23
+    none           0.50  0.00
     """
 
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict"]), None],
         "cv": [Interval(Integral, 2, None, closed="left")],
+        "n_practice": [Interval(Integral, 2, None, closed="left"), None],
         "random_state": ["random_state"],
     }
 
-    def __init__(self, estimator=None, *, cv=5, random_state=None):
+    def __init__(self, estimator=None, *, cv=5, n_practice=None, random_state=None):
         self.estimator = estimator
         self.cv = cv
+        self.n_practice = n_practice
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=False)
@@ -110,19 +122,42 @@ class SimulatedParticipant(DocLinkMixin, BaseEstimator):
             The fitted participant.
         """
         rng = check_random_state(self.random_state)
-        self.estimators_ = {
-            variant: self._learner(rng).fit(what_is_seen(study, variant), truth)
-            for variant, truth in _truths(study, n_least=1).items()
-        }
+        self.estimators_ = {}
+        for variant, truth in _truths(study, n_least=1).items():
+            chosen = self._practice(truth, rng)
+            seen = what_is_seen(study, variant)[chosen]
+            self.estimators_[variant] = self._learner().fit(seen, truth[chosen])
         return self
 
-    def answer(self, study):
+    def _practice(self, truth, rng):
+        """Questions to learn from: some of them, in which both answers occur."""
+        everything = np.arange(len(truth))
+        if self.n_practice is None or self.n_practice >= len(truth):
+            return everything
+        least = min(truth.sum(), (~truth).sum()) / len(truth) * self.n_practice
+        if least < 1:
+            raise ValueError(
+                f"n_practice is {self.n_practice}, too few of the {len(truth)} "
+                f"questions for both answers to occur. Give at least "
+                f"{int(np.ceil(self.n_practice / least))}."
+            )
+        return train_test_split(
+            everything,
+            train_size=self.n_practice,
+            stratify=truth,
+            random_state=rng.randint(2**31 - 1),
+        )[0]
+
+    def answer(self, study, name="learner"):
         """Answer the questions of another study, with what was learned by `fit`.
 
         Parameters
         ----------
         study : Study
             The questions. Its variants are among those of the study of `fit`.
+
+        name : str, default="learner"
+            What to call the participant, before the name of the variant.
 
         Returns
         -------
@@ -140,7 +175,7 @@ class SimulatedParticipant(DocLinkMixin, BaseEstimator):
             )
         return pd.concat(
             [
-                answers_of(study, variant, f"{variant} 1", learner.predict(seen))
+                answers_of(study, variant, f"{name}, {variant}", learner.predict(seen))
                 for variant in study.variants
                 for learner, seen in [
                     (self.estimators_[variant], what_is_seen(study, variant))
@@ -178,7 +213,7 @@ class SimulatedParticipant(DocLinkMixin, BaseEstimator):
             seen = what_is_seen(study, variant)
             for place, seed in enumerate(seeds, start=1):
                 said = cross_val_predict(
-                    self._learner(np.random.RandomState(seed)),
+                    self._learner(),
                     seen,
                     truth,
                     cv=StratifiedKFold(self.cv, shuffle=True, random_state=seed),
@@ -226,10 +261,10 @@ class SimulatedParticipant(DocLinkMixin, BaseEstimator):
             ranking["gain"], ranking["gain_error"] = gain.mean(), _error(gain)
         return ranking.sort_values("accuracy", ascending=False, kind="stable")
 
-    def _learner(self, rng):
+    def _learner(self):
         if self.estimator is None:
-            return RandomForestClassifier(
-                min_samples_leaf=2, random_state=rng.randint(2**31 - 1)
+            return make_pipeline(
+                StandardScaler(), LogisticRegression(C=0.1, max_iter=1000)
             )
         return clone(self.estimator)
 

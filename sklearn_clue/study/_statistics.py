@@ -212,7 +212,7 @@ def permuted(labels, blocks, n_permutations, rng):
     n_permutations : int
         How often.
 
-    rng : Generator
+    rng : RandomState instance
         Where chance comes from.
 
     Returns
@@ -220,7 +220,7 @@ def permuted(labels, blocks, n_permutations, rng):
     shuffled : ndarray of shape (n_permutations, n)
         The labels in other orders.
     """
-    keys = rng.random((n_permutations, len(labels)))
+    keys = rng.random_sample((n_permutations, len(labels)))
     return labels[np.argsort(blocks + keys, axis=1)]
 
 

@@ -263,7 +263,8 @@ def test_level_without_an_effect():
     """A test at 5 % finds something in about 5 % of studies without an effect."""
     rng = np.random.default_rng(0)
     found = [
-        analyse(drawn(rng), reference="m0", n_permutations=999) for _ in range(500)
+        analyse(drawn(rng), reference="m0", n_permutations=999, random_state=seed)
+        for seed in range(500)
     ]
     # Two standard errors of a share of 5 % in 500 are 2 %.
     assert 0.03 <= np.mean([each.p_value <= 0.05 for each in found]) <= 0.07

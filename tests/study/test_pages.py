@@ -12,12 +12,11 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from browser import Browser, find_browser
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from sklearn_clue import NeighborExplainer, TabularEncoder
-from sklearn_clue.study import Study, analyse, read_answers
+from sklearn_clue.study import SimulatedParticipant, Study, analyse, read_answers
 from sklearn_clue.study._content import gather
 from sklearn_clue.study._pages import CONSENT, TITLE
 from sklearn_clue.study._pages import write_pages as write_all_pages
@@ -135,7 +134,7 @@ def test_methods_are_not_on_the_page(study, tmp_path):
 def test_nothing_but_the_page_runs(study, tmp_path):
     text = text_of(study.to_html(tmp_path / "a")[0])
     policy = re.search('Content-Security-Policy" content="(.*?)"', text)[1]
-    assert policy.startswith("default-src &#x27;none&#x27;; script-src &#x27;sha256-")
+    assert policy.startswith("default-src 'none'; img-src data:; script-src 'sha256-")
     assert "unsafe" not in policy and "connect-src" not in policy
     text = text_of(study.to_html(tmp_path / "b", post_to="https://x.org:8/y?z=1")[0])
     policy = re.search('Content-Security-Policy" content="(.*?)"', text)[1]
@@ -197,16 +196,6 @@ def test_refuses(study, tmp_path, options, error, match):
 
 
 # --- In a browser ---
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    path = find_browser()
-    if path is None:
-        pytest.skip("no browser is on the path")
-    with Browser(path, tmp_path_factory.mktemp("profile")) as browser:
-        browser.set_width(1000)
-        yield browser
 
 
 # A file that is there anyway, to leave a page of the study for.
@@ -320,6 +309,33 @@ def test_from_the_page_to_the_analysis(browser, study, tmp_path):
     expected = np.mean([(q < "q10") == sure for q, sure in truth.items()])
     found = analyse(answers, n_permutations=9).methods
     assert found["accuracy"].tolist() == pytest.approx([expected] * 2)
+
+
+def test_learners_take_the_study_on_its_page(browser, explainers, doses, tmp_path):
+    """What is read from the files of learners is what they meant to answer."""
+    X, _, pool = doses
+    methods = {"neighbors": explainers["neighbors"], "none": None}
+    study = Study(methods, X, pool[:300], n_questions=9, random_state=0)
+    practice = Study(methods, X, pool[300:], n_questions=30, random_state=0)
+    meant = SimulatedParticipant(LogisticRegression()).fit(practice).answer(study)
+    (path,) = study.to_html(tmp_path, one_page=True)
+    browser.send(
+        "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path)
+    )
+    for number, method in enumerate(study.variants, start=1):
+        of_method = meant[meant["method"] == method]
+        says = dict(zip(of_method["question"], of_method["answer"], strict=True))
+        begin(browser, path, participant=method, variant=number)
+        answer_all(browser, method, lambda code, says=says: bool(says.get(code)))
+        browser.click("#json")
+        wait_for(tmp_path / f"answers-{method}.json")
+    answers = read_answers(tmp_path, min_seconds=0, min_checks_passed=0)
+    columns = ["variant", "method", "question", "sure", "answer"]
+    read, meant = (
+        table.sort_values(["method", "question"])[columns].reset_index(drop=True)
+        for table in (answers.table[~answers.table["check"]], meant)
+    )
+    assert (read == meant).all().all() and read["answer"].nunique() == 2
 
 
 def test_what_is_shown(browser, study, tmp_path):
@@ -565,7 +581,6 @@ def test_hostile_names_and_values_stay_text(browser, hostile, tmp_path):
         assert browser.run("document.querySelectorAll('img, b, u').length") == 0
         answer(browser, True)
     assert browser.complaints == []
-    browser.set_width(1000)
     key = json.loads(text_of(tmp_path / "key.json"))
     assert key["variants"]["1"]["name"] == HOSTILE
 
@@ -587,5 +602,24 @@ def test_pictures_in_dark_on_a_phone(browser, images, tmp_path):
         assert max(map(int, re.findall(r"\d+", ground)[:3])) < 60
         assert browser.complaints == []
         change_memory(browser, "localStorage.clear()")
-    browser.set_dark(False)
-    browser.set_width(1000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_dark", [False, True])
+@pytest.mark.parametrize("width", [1200, 360])
+def test_accessible(browser, axe, study, images, tmp_path, width, is_dark):
+    """Every screen, of tables and of pictures."""
+    browser.set_width(width)
+    browser.set_dark(is_dark)
+    paths = study.to_html(tmp_path / "tables")[:1] + write_pages(images, tmp_path)[:1]
+    for name, path in zip(("tables", "pictures"), paths, strict=True):
+        name += f"{width}{is_dark}"
+        browser.open(Address(path, participant=name))
+        assert browser.violations(axe) == []
+        for selector in ("#begin", "#start"):
+            browser.run("document.getElementById('agree')?.click()")
+            browser.click(selector)
+            assert browser.violations(axe) == []
+        answer_all(browser, name, lambda code: True)
+        assert heading(browser) == "Thank you"
+        assert browser.violations(axe) == []

@@ -65,7 +65,7 @@ def riddle():
 
 
 def test_what_tells_is_learned_and_noise_is_not(riddle):
-    learner = SimulatedParticipant(cv=2, random_state=0)
+    learner = SimulatedParticipant(random_state=0)
     ranking = learner.rank(riddle, n_participants=1)
     assert ranking.index[0] == "telling"
     assert ranking.loc["telling", "accuracy"] > 0.95
@@ -128,6 +128,23 @@ def test_learn_from_one_study_and_answer_another(doses, explainers):
     only_none = Study(explainers, X, pool[450:], n_questions=8, random_state=0)
     with pytest.raises(ValueError, match="learned nothing about 'sensitivity'"):
         learner.answer(only_none)
+
+
+def test_participants_learn_from_different_questions(riddle):
+    told = [
+        SimulatedParticipant(DecisionTreeClassifier(), n_practice=40, random_state=seed)
+        .fit(riddle)
+        .answer(riddle, name=f"no. {seed}")
+        for seed in (0, 1)
+    ]
+    for table in told:
+        right = (table["sure"] == table["answer"]).groupby(table["method"]).mean()
+        # 40 of 120 are known by heart, and the rest is guessed.
+        assert 0.5 < right["none"] < 0.85
+    assert (told[0]["answer"] != told[1]["answer"]).any()
+    assert set(told[1]["participant"]) == {f"no. 1, {v}" for v in riddle.variants}
+    one = SimulatedParticipant(GaussianNB(), n_practice=40, random_state=0).fit(riddle)
+    assert one.estimators_["none"].class_count_.tolist() == [20, 20]
 
 
 def test_manners_of_scikit_learn(riddle):
