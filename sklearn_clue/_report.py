@@ -354,6 +354,7 @@ def _reliability(explainer, X, wrong):
     return {
         "claimed": confidence.mean(),
         "right": 1 - wrong.mean(),
+        "interval": _wilson(len(wrong) - wrong.sum(), len(wrong)),
         "bins": [
             {
                 "claimed": confidence[rows].mean(),
@@ -437,9 +438,17 @@ def _add_groups(facts, explainer, explanation):
     if len(explanation) < 2 or explanation.distance_weight is not None:
         return
     groups = grouping.from_explanation(explainer, explanation, random_state=0)
-    facts["groups"] = list(map(str, groups.sentences_))
+    told = zip(groups.sentences_, groups.still_unsure_, strict=True)
+    facts["groups"] = [_group_words(*group) for group in told]
     for row, group in zip(facts["explanation"]["rows"], groups.labels_, strict=True):
         row["group"] = int(group)
+
+
+def _group_words(sentence, unsure):
+    what = f"{sentence.rpartition(';')[0]}."
+    if unsure == 0:
+        return what
+    return f"{what} {_words.percent(unsure)} of them would still be unsure."
 
 
 def _add_truth(facts, y_test, chosen):
@@ -455,8 +464,8 @@ def _add_neighbors(facts, explainer, explanation):
     nearest = explainer.nearest_sure(explanation.X, n_neighbors=1)
     for row, table in zip(facts["explanation"]["rows"], nearest, strict=True):
         if len(table):
-            first = [_tables.as_objects(values)[0] for values in _tables.arrays(table)]
-            row["neighbor"] = _facts.plain(first)
+            cells = _facts.cells_as_facts(explanation.schema, table)
+            row["neighbor"] = [values[0] for values in cells]
 
 
 # --- How it was made ---

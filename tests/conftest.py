@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from browser import Browser, find_browser
 from sklearn.ensemble._hist_gradient_boosting import binning
 from sklearn.utils.parallel import Parallel
 
@@ -133,3 +134,21 @@ def fetch():
             pytest.skip(f"{err}".partition(",")[0])
 
     return fetch_by_name
+
+
+@pytest.fixture(scope="session")
+def browser_of_all(tmp_path_factory):
+    """One browser for all tests, since it takes seconds to start."""
+    path = find_browser()
+    if path is None:
+        pytest.skip("no browser is on the path")
+    with Browser(path, tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(browser_of_all):
+    """A window as most people have it."""
+    browser_of_all.set_width(1200)
+    browser_of_all.set_dark(False)
+    return browser_of_all

@@ -443,7 +443,7 @@ class BaseUncertaintyExplainer(
 
     # Explaining -------------------------------------------------------------------
 
-    def explain(self, X):
+    def explain(self, X, *, contributions=None):
         """Find, for each row, another one that the model is surer about.
 
         Parameters
@@ -451,6 +451,12 @@ class BaseUncertaintyExplainer(
         X : {array-like, DataFrame} of shape (n_samples, n_features)
             Rows to explain, of any length; those that :meth:`rejects` picks are the
             ones worth explaining.
+
+        contributions : bool or None, default=None
+            Whether to tell how much each change lowers the uncertainty, see
+            `contributions` of :class:`~sklearn_clue.Explanation`. None means only
+            where the nearest sure row is asked for: there few columns change, and it
+            costs less than the search.
 
         Returns
         -------
@@ -460,7 +466,7 @@ class BaseUncertaintyExplainer(
         """
         check_is_fitted(self, "estimator_")
         self._validate_params()  # they may have been set since `fit`
-        return self._explain(X, (self._trade_off_value(),))[0]
+        return self._explain(X, (self._trade_off_value(),), contributions)[0]
 
     def _trade_off_value(self):
         return getattr(self, self._trade_off)
@@ -498,6 +504,10 @@ class BaseUncertaintyExplainer(
         usual : Uncertainty
             Of rows like these that the model has not learned by heart, as arrays.
         """
+
+    def _gives_contributions(self):
+        """Whether explanations tell what each change does, if nobody says."""
+        return False
 
     def _describe(self, trade_off, problem, before, after):
         """Give what explanations say of rows before and after, by name."""
@@ -541,9 +551,15 @@ class BaseUncertaintyExplainer(
             tables=tables,
         )
 
-    def _explain(self, X, trade_offs):
+    def _explain(self, X, trade_offs, contributions=None):
         """Explain rows, once per value of the parameter `_trade_off`."""
         check_is_fitted(self, "estimator_")
+        if contributions is None:
+            contributions = self._gives_contributions()
+        elif not isinstance(contributions, bool | np.bool_):
+            raise ValueError(
+                f"contributions must be True, False or None, got {contributions!r}."
+            )
         if self._follows_gradients(trade_offs):
             check_gradients(self._provider, type(self).__name__)
         X = self._check_rows(X, reset=False)
@@ -568,6 +584,7 @@ class BaseUncertaintyExplainer(
                     *each,
                     method.objective(problem, value),
                     partial(self._describe, value),
+                    contributions=contributions,
                     distance_weight=weight,
                 )
             )
@@ -580,6 +597,7 @@ class BaseUncertaintyExplainer(
             "image_shape": self._image_shape,
             "is_classification": self.is_classification_,
             "threshold": self.threshold_,
+            "kind": self.uncertainty,
             "method": self._name,
             "note": self._space.note,
         }

@@ -129,23 +129,23 @@ def _nearest_by_tangent(yardstick, here, slope, reach, excess, low, high):
     least, most = torch.minimum(least, now), torch.maximum(most, now)
     room = yardstick.target[rows] - excess - here.uncertainty + (tilt * now).sum(1)
     anchors, gap = _anchors(yardstick, here)
-    spread = gap.new_zeros(len(gap), 1, len(free))
+    spread = gap.new_zeros(1, len(gap), len(free))
     if anchors is not None:
         fixed = (x[:, None] - anchors).abs().mean(1).sum(1)
         anchors = anchors[:, :, free]
         gap = gap - fixed + (now[:, None] - anchors).abs().mean(1).sum(1)
     # A piecewise linear function is least at a kink or at an end.
-    points = torch.stack([own, now, least, most], 1)
+    points = torch.stack([own, now, least, most])
     if anchors is not None:
-        points = torch.cat([points, anchors], 1)
-    points = torch.minimum(torch.maximum(points, least[:, None]), most[:, None])
-    cost = yardstick.price[rows][:, None, free] * (points - own[:, None]).abs()
+        points = torch.cat([points, anchors.transpose(0, 1)])
+    points = torch.minimum(torch.maximum(points, least), most)
+    cost = yardstick.price[rows][:, free] * (points - own).abs()
     if anchors is not None:
-        spread = sum((points - a[:, None]).abs() for a in anchors.unbind(1))
+        spread = sum((points - anchor).abs() for anchor in anchors.unbind(1))
         spread = spread / anchors.shape[1]
     # In units of the steepest column, so that multipliers have no unit.
     unit = tilt.abs().amax(1).clamp_min(1e-12)
-    rise = (tilt / unit[:, None])[:, None] * points
+    rise = (tilt / unit[:, None]) * points
     solved = x.clone()
     program = LinearProgram(points, cost, rise, spread, room / unit, gap)
     solved[:, free] = program.solve()
@@ -175,7 +175,7 @@ class LinearProgram:
 
     Parameters
     ----------
-    points : Tensor of shape (n_rows, n_points, n_positions)
+    points : Tensor of shape (n_points, n_rows, n_positions)
         What each position may become.
 
     cost, rise, spread : Tensor of the same shape
@@ -195,7 +195,7 @@ class LinearProgram:
         (index,) = (free[3].sum(1) > self.gap).nonzero(as_tuple=True)
         solved = free[0].clone()
         if len(index):
-            parts = [part[index] for part in self.parts]
+            parts = [part[:, index] for part in self.parts]
             some = LinearProgram(*parts, self.room[index], self.gap[index])
             solved[index] = some._within_both([part[index] for part in free])
         return solved
@@ -213,24 +213,38 @@ class LinearProgram:
 
     def _within_room(self, weight):
         """The solution with the least multiplier of the rise that keeps its bound."""
-        rise = self.parts[2]
-        tilted = self.parts[1] + weight[:, None, None] * self.parts[3]
+        _, cost, rise, spread = self.parts
+        tilted = torch.addcmul(cost, weight[:, None], spread)
         low, high = (torch.full_like(self.room, end) for end in DECADES)
-        free = passed = tilted.argmin(1, keepdim=True)
-        kept = (tilted + 10 ** high[:, None, None] * rise).argmin(1, keepdim=True)
+        free = passed = _least(tilted, rise, torch.zeros_like(low))
+        kept = _least(tilted, rise, 10**high)
         for _ in range(N_HALVINGS):
             middle = (low + high) / 2
-            trial = tilted + 10 ** middle[:, None, None] * rise
-            trial = trial.argmin(1, keepdim=True)
-            fits = rise.gather(1, trial).sum((1, 2)) <= self.room
+            trial = _least(tilted, rise, 10**middle)
+            fits = rise.gather(0, trial)[0].sum(1) <= self.room
             low, high = torch.where(fits, low, middle), torch.where(fits, middle, high)
-            kept, passed = _either(fits, [trial, passed], [kept, trial])
+            chosen = fits[None, :, None]
+            kept = torch.where(chosen, trial, kept)
+            passed = torch.where(chosen, passed, trial)
         free, kept, passed = map(self._take, (free, kept, passed))
         mixed = _mix(kept, passed, 2, self.room)
         return _either(free[2].sum(1) <= self.room, free, mixed)
 
     def _take(self, index):
-        return [part.gather(1, index)[:, 0] for part in self.parts]
+        return [part.gather(0, index)[0] for part in self.parts]
+
+
+def _least(tilted, rise, weight):
+    """Which point is least, of shape (1, n_rows, n_positions)."""
+    # One point after the other: ten times faster than argmin over a short axis.
+    weight = weight[:, None]
+    least = torch.addcmul(tilted[0], weight, rise[0])
+    index = torch.zeros_like(least, dtype=torch.long)
+    for number in range(1, len(tilted)):
+        value = torch.addcmul(tilted[number], weight, rise[number])
+        index.masked_fill_(value < least, number)
+        least = torch.minimum(least, value)
+    return index[None]
 
 
 def _either(condition, first, second):

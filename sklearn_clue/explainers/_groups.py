@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state, gen_batches, get_tags
 
-from sklearn_clue import _tables, _words
+from sklearn_clue import _facts, _tables, _words
 from sklearn_clue._torch import one_thread
 from sklearn_clue._validation import (
     DocLinkMixin,
@@ -399,7 +399,7 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         ]
         return np.concatenate(labels)
 
-    def explain(self, X, *, polish=True):
+    def explain(self, X, *, polish=True, contributions=True):
         """Explain rows by the best of the common changes.
 
         Parameters
@@ -410,6 +410,9 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         polish : bool, default=True
             Whether to take back whatever part of the common change a row does not
             need to become sure.
+
+        contributions : bool, default=True
+            Whether to tell how much each change lowers the uncertainty.
 
         Returns
         -------
@@ -429,7 +432,11 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         )
         candidates = results.judge_candidates(found)
         return results.explanation(
-            found[0], candidates[0], None, partial(describe, explainer)
+            found[0],
+            candidates[0],
+            None,
+            partial(describe, explainer),
+            contributions=contributions,
         )
 
 
@@ -567,25 +574,26 @@ def changed_columns(schema, before, after, max_columns):
         Name, and what the column would be.
     """
     found = []
-    pairs = zip(_tables.arrays(before), _tables.arrays(after), strict=True)
-    for column, (old, new) in zip(schema, pairs, strict=True):
-        moved = np.flatnonzero(old != new)
-        if 2 * len(moved) < len(old) or not len(moved):
+    sides = (before, after)
+    cells = zip(schema, *map(_tables.arrays, sides), strict=True)
+    changed = _facts.is_changed(*sides).T
+    for (column, old, new), moved in zip(cells, changed, strict=True):
+        if 2 * moved.sum() < len(old) or not moved.any():
             continue
         if column.kind == "category":
-            values, counts = np.unique(new[moved].astype(str), return_counts=True)
+            texts = [_words.value(_facts.plain(value)) for value in new[moved]]
+            values, counts = np.unique(texts, return_counts=True)
             found.append((2.0, str(column.name), values[counts.argmax()]))
             continue
-        shift = float(np.median(new[moved].astype(float) - old[moved].astype(float)))
-        if shift:
+        old, new = (column.numbers_of(side[moved]).astype(float) for side in (old, new))
+        known = (new - old)[~np.isnan(new - old)]
+        if not len(known):  # gaps are all that it fills, or leaves
+            is_filled = not np.isnan(new).any()
+            found.append((1.0, str(column.name), "known" if is_filled else "missing"))
+        elif shift := float(np.median(known)):
             side = "higher" if shift > 0 else "lower"
             size = abs(shift) / (column.scale or 1.0)
-            found.append((size, str(column.name), f"about {rounded(shift)} {side}"))
+            much = _words.rounded(shift) + (f" {column.unit}" if column.unit else "")
+            found.append((size, str(column.name), f"about {much} {side}"))
     found.sort(key=lambda entry: -entry[0])
     return [entry[1:] for entry in found[:max_columns]]
-
-
-def rounded(number):
-    """Write the size of a number with two digits that count."""
-    number = float(f"{abs(number):.2g}")
-    return f"{number:,.0f}" if number >= 10 else f"{number:g}"

@@ -8,14 +8,12 @@ import numpy as np
 import torch
 
 from sklearn_clue._tables import take
-from sklearn_clue._torch import one_thread
 from sklearn_clue._validation import Interval, StrOptions, check_is_fitted
-from sklearn_clue.explainers._contributions import shapley_of_changes
 from sklearn_clue.explainers._neighbors import StoredRows
 from sklearn_clue.explainers._results import Found
 from sklearn_clue.explainers._sure import find_sure_rows
 from sklearn_clue.providers import unit_of
-from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
+from sklearn_clue.uncertainty import weights_of_parts
 
 
 class SureSearch:
@@ -127,7 +125,7 @@ class AsksForSureRows:
     def _describe_sure(self, problem, before, after):
         """What an explanation says of sure rows."""
         unit, stored = unit_of(self._provider), self._stored_rows()
-        facts = {"target": unit * self._target(), "kind": self.uncertainty}
+        facts = {"target": unit * self._target()}
         if stored is not None:
             own, theirs = (stored.plausibility(rows.x) for rows in (before, after))
             facts |= {"plausibility_before": own, "plausibility": theirs}
@@ -135,30 +133,10 @@ class AsksForSureRows:
             if least is not None:
                 least = np.minimum(own, 0.5) if least == "row" else least
                 facts["is_plausible"] = theirs >= least - 1e-9
-        if self._image_shape is not None:
-            return facts
-        shares, errors = self._contributions(problem, after)
-        facts["contributions"] = unit * shares
-        facts["contributions_error"] = unit * errors
         return facts
 
-    def _contributions(self, problem, after):
-        """Shapley values of the changes, in the unit of the search."""
-
-        def value(x, rows):
-            with one_thread(), torch.no_grad():
-                x, rows = torch.as_tensor(x), torch.as_tensor(rows)
-                return problem.uncertainty(x, rows).numpy()
-
-        before, weights = problem.before[0], weights_of_parts(self.uncertainty)
-        return shapley_of_changes(
-            value,
-            problem.x0.numpy(),
-            after.x,
-            [column.block for column in self._space.schema],
-            before=weighted_sum(weights, before).numpy(),
-            after=weighted_sum(weights, after.parts),
-        )
+    def _gives_contributions(self):
+        return self._image_shape is None
 
     def _score_sure(self, X):
         """See `CLUEExplainer.score`."""

@@ -26,6 +26,7 @@ from sklearn_clue.explainers._common_changes import (
     changed_rows,
     changes_between,
 )
+from sklearn_clue.explainers._groups import changed_columns
 from sklearn_clue.schema import FeatureSchema
 
 NAMES = ["dose", "delay", "noise", "weight", "height"]
@@ -278,3 +279,23 @@ def test_choice_exchanges_what_has_become_needless():
     cost = np.array([[1.4, 1.0, missed], [1.4, missed, 1.0]])
     assert chooser.choose(cost, 1) == [0]
     assert sorted(chooser.choose(cost, 2)) == [1, 2]
+
+
+def test_gaps_are_no_changes_and_have_words():
+    before = pd.DataFrame(
+        {
+            "age": [40.0, 50.0, np.nan],
+            "deck": ["A", None, None],
+            "fare": [np.nan, np.nan, 3.0],
+            "town": ["Cork", None, None],
+        }
+    )
+    after = before.assign(
+        age=[38.0, 46.0, np.nan], fare=[7.0, 8.0, 3.0], town=["Cork", "Rome", "Rome"]
+    )
+    schema = TabularEncoder().fit(pd.concat([before, after])).schema_
+    assert changed_columns(schema, before, after, 5) == [
+        ("town", "Rome"),
+        ("fare", "known"),
+        ("age", "about 3 lower"),
+    ]

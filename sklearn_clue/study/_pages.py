@@ -1,0 +1,146 @@
+"""The pages of a study that participants open."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from numbers import Integral
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sklearn_clue.persistence import replacing
+from sklearn_clue.study._content import KEY_NAME, gather
+from sklearn_clue.study._page_parts import SCRIPT, STYLE
+
+TITLE = "When is the model sure?"
+CONSENT = (
+    "You are asked to take part in a study about how people understand a computer "
+    "model. You will see some short questions and answer each of them by a click. "
+    "Taking part is voluntary."
+)
+
+
+def write_pages(
+    study, folder, *, one_page, title, consent, instructions, n_checks, post_to
+):
+    """Write what `Study.to_html` documents."""
+    _check_parameters(title, consent, instructions, n_checks, post_to)
+    folder = Path(folder)
+    shown, key = gather(study)
+    key_path = folder / KEY_NAME
+    _check_key(key_path, key)
+    variants = shown.pop("variants")
+    if one_page:
+        contents = {"index.html": variants}
+    else:
+        contents = {
+            f"variant-{c}.html": {c: content} for c, content in variants.items()
+        }
+    texts = {
+        "title": title,
+        "consent": consent,
+        "instructions": instructions,
+        "checks": int(n_checks),
+        "post_to": post_to,
+        # The worked example is shown with its answer: no other answer is on the page.
+        "solution": "sure" if study.example.test_is_sure else "unsure",
+    }
+    pages = folder / "pages"
+    pages.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        _write(pages / name, _page(shown | texts | {"variants": content}))
+    _write(key_path, json.dumps(key, indent=1) + "\n")
+    return [pages / name for name in contents]
+
+
+def _write(path, text):
+    with replacing(path, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+
+
+def _check_parameters(title, consent, instructions, n_checks, post_to):
+    texts = {"title": title, "consent": consent, "instructions": instructions}
+    for name, text in texts.items():
+        if not isinstance(text, str) and (text is not None or name != "instructions"):
+            raise TypeError(f"{name} must be a text, got {text!r}.")
+    if not isinstance(n_checks, Integral) or n_checks < 0:
+        raise ValueError(
+            f"n_checks must be a whole number of at least 0, got {n_checks!r}."
+        )
+    if post_to is None:
+        return
+    parts = urlsplit(post_to) if isinstance(post_to, str) else None
+    if not parts or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(
+            "post_to must be a whole address such as "
+            f"'https://example.org/answers', got {post_to!r}."
+        )
+    # Nothing else may enter the policy of the page.
+    if re.search(r"[\s;,'\"<>\\]", post_to) or parts.username is not None:
+        raise ValueError(
+            f"post_to must be an address without spaces, quotes, commas, semicolons or "
+            f"passwords, got {post_to!r}."
+        )
+
+
+def _check_key(path, key):
+    """Refuse to take the place of the key that other answers need."""
+    if not path.exists():
+        return
+    try:
+        other = json.loads(path.read_text("utf-8")).get("study")
+    except (ValueError, AttributeError):
+        other = None
+    if other != key["study"]:
+        raise FileExistsError(
+            f"{path} is the key of another study, whose answers could not be read "
+            "without it. Choose another folder, or take the file away."
+        )
+
+
+def _page(data):
+    script, style = map(_digest, (SCRIPT, STYLE))
+    policy = [
+        "default-src 'none'",
+        f"script-src '{script}'",
+        f"style-src '{style}'",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    if data["post_to"] is not None:
+        # The host, since a policy cannot hold what stands after a question mark.
+        parts = urlsplit(data["post_to"])
+        policy.append(f"connect-src {parts.scheme}://{parts.netloc}")
+    title = html.escape(data["title"].encode("utf-8", "replace").decode())
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width,initial-scale=1">',
+            '<meta http-equiv="Content-Security-Policy" content="'
+            f'{html.escape("; ".join(policy))}">',
+            '<meta name="referrer" content="no-referrer">',
+            '<meta name="robots" content="noindex">',
+            f"<title>{title}</title><style>{STYLE}</style></head><body><main>",
+            "<noscript><p><strong>This page needs scripts, which are off in this "
+            "browser.</strong></p></noscript></main>",
+            f'<script type="application/json" id="data">{_json(data)}</script>',
+            f"<script>{SCRIPT}</script></body></html>",
+            "",
+        ]
+    )
+
+
+def _digest(text):
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+def _json(content):
+    """JSON that ends no script element, whatever texts it holds."""
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
