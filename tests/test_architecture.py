@@ -23,7 +23,7 @@ LAYERS = [
     {"pipeline"},
     {"explainers"},
     {"explanation"},
-    {"bayesian", "generative", "_noise"},
+    {"bayesian", "generative", "_fitting", "_noise"},
     {"providers", "_modules"},
     {"uncertainty", "encoding"},
     {"_columns"},

@@ -15,6 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_memory
 
 import sklearn_clue
+from sklearn_clue._fitting import fit_part, fresh, is_fitted_already, seeded
 from sklearn_clue._progress import EpochProgress
 from sklearn_clue._validation import (
     Interval,
@@ -25,7 +26,6 @@ from sklearn_clue._validation import (
 )
 from sklearn_clue.bayesian import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_clue.exceptions import SearchConvergenceWarning
-from sklearn_clue.explainers._parts import fit_part, fresh, is_fitted_already, seeded
 from sklearn_clue.explanation import knee_distances
 
 # From next to no change to next to no restraint, by trade-off parameter.

@@ -19,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_memory
 
+from sklearn_clue import _fitting
 from sklearn_clue._torch import one_thread
 from sklearn_clue._validation import (
     DocLinkMixin,
@@ -147,7 +148,7 @@ class BaseUncertaintyExplainer(
         self._check_before_fitting(estimator, X, y)
         # What is printed makes no difference to what is fitted.
         memory = check_memory(self.memory)
-        fit_part = memory.cache(_parts.fit_part, ignore=["verbose"])
+        fit_part = memory.cache(_fitting.fit_part, ignore=["verbose"])
         fit_of = (estimator, X, y, params["estimator"])
         estimator = fit_part(*fit_of, verbose=self.verbose)
         labels = labels_of(estimator, None, y) if self.is_classification_ else None
@@ -216,12 +217,12 @@ class BaseUncertaintyExplainer(
         if image_shape is not None:
             estimator = _parts.see_pixels(estimator)
         if self.random_state is not None:
-            estimator = _parts.seeded(estimator, estimator_seed)
-            generator = _parts.seeded(generator, generator_seed)
+            estimator = _fitting.seeded(estimator, estimator_seed)
+            generator = _fitting.seeded(generator, generator_seed)
         return estimator, generator, image_shape
 
     def _check_before_fitting(self, estimator, X, y):
-        if y is None and not _parts.is_fitted_already(estimator):
+        if y is None and not _fitting.is_fitted_already(estimator):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
@@ -264,14 +265,14 @@ class BaseUncertaintyExplainer(
         """A fresh copy of the estimator, or the thing itself if it is fitted."""
         if self.estimator is None:
             return BayesianMLPClassifier()
-        return _parts.fresh(self.estimator)
+        return _fitting.fresh(self.estimator)
 
     def _resolve_generator(self):
         """A fresh copy of the generator; None for a method without one."""
         generator = getattr(self, "generator", None)
         if generator is None:
             return self._default_generator()
-        return _parts.fresh(generator)
+        return _fitting.fresh(generator)
 
     def get_metadata_routing(self):
         """Get the metadata routing of this object.
@@ -621,7 +622,7 @@ def _judge_training(fit_of, is_table, provider, rows):
 def _judge_unseen(fit_of, random_state, provider):
     """How unsure a model is about its training rows as if they were new, or None."""
     estimator, X, y, params = fit_of
-    if params or _parts.is_fitted_already(estimator):
+    if params or _fitting.is_fitted_already(estimator):
         return provider.out_of_bag(X, y)
     return unseen_uncertainty(estimator, X, y, provider=provider)
 
