@@ -121,7 +121,7 @@ def fit_table(name, k, seed, level):
     return clue, X, X_test
 
 
-def localise(name, k, seed, level, folder):
+def localise(name, k, seed, level, folder, baselines):
     """Precision and recall of all methods, for one table."""
     clue, X, X_test = folder.get(
         f"{name}_{k}_{seed}_{level}", lambda: fit_table(name, k, seed, level)
@@ -159,7 +159,7 @@ def localise(name, k, seed, level, folder):
         some = X_test[:MAX_EXPLAINED]
         add_clue("CLUE, all rows", some, target_uncertainty=low)
         n_permutations, max_background = CHEAP[name]
-        for method in BASELINES:
+        for method in baselines:
             start = time.process_time()
             values = attribute_uncertainty(
                 clue,
@@ -188,11 +188,17 @@ def hits(order, is_driver, n_counted):
     return precision.mean(), (n_hits / is_driver.sum()).mean()
 
 
-def run_localisation(name, drivers, seeds, folder, level=1):
+def run_localisation(name, drivers, seeds, folder, level=1, baselines=BASELINES):
     lines = []
-    for k in drivers:
-        for seed in seeds:
-            lines += localise(name, k, seed, level, folder)
+    for seed in seeds:
+        for k in drivers:
+            lines += localise(name, k, seed, level, folder, baselines)
+            told = [
+                f"{line['method']} {line['precision']:.2f}"
+                for line in lines
+                if (line["k"], line["seed"]) == (k, seed)
+            ]
+            print(f"  seed {seed}, k={k}: {', '.join(told)}", flush=True)
     table = pd.DataFrame(lines)
     order = table["method"].unique()
     table = table.groupby(["k", "method"]).mean(numeric_only=True)
@@ -204,7 +210,7 @@ def run_localisation(name, drivers, seeds, folder, level=1):
         return
     for k in drivers:
         precision = table.loc[k, "precision"]
-        ours, others = precision["CLUE"], precision[list(BASELINES)]
+        ours, others = precision["CLUE"], precision[list(baselines)]
         check(
             f"k={k}: precision {ours:.2f}, bar {BARS[name][k]:.2f}",
             ours >= BARS[name][k],
@@ -335,6 +341,7 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--models", default=tempfile.gettempdir())
     parser.add_argument("--drivers", type=int, nargs="+", default=[1, 2, 5])
+    parser.add_argument("--baselines", nargs="+", choices=BASELINES, default=BASELINES)
     parser.add_argument("--level", type=int, default=1, help="of the noise")
     parser.add_argument(
         "--only", choices=["wine", "synthetic", "groups", "toy", "cost"]
@@ -348,7 +355,8 @@ if __name__ == "__main__":
             continue
         print(f"\n{part}")
         if part in BARS:
-            run_localisation(part, options.drivers, seeds, store, options.level)
+            settings = options.level, options.baselines
+            run_localisation(part, options.drivers, seeds, store, *settings)
         elif part == "toy":
             run_toy()
         else:
