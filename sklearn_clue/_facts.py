@@ -6,12 +6,14 @@ what `gather` returns.
 
 import math
 from collections import Counter
+from datetime import timedelta
+from decimal import Decimal
 from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
 
-from sklearn_clue import _tables
+from sklearn_clue import _durations, _tables
 
 __all__ = []
 
@@ -78,8 +80,9 @@ def changes(explanation):
             known = ~(pd.isna(before[:, j]) | pd.isna(after[:, j]))
             highlighted[known, j] = before[known, j] != after[known, j]
         elif column.percentiles is not None:
-            percentiles[0, :, j] = percentile_of(before[:, j], column.percentiles)
-            percentiles[1, :, j] = percentile_of(after[:, j], column.percentiles)
+            for side, cells in enumerate((old, new)):
+                numbers = column.numbers_of(cells)
+                percentiles[side, :, j] = percentile_of(numbers, column.percentiles)
             # False where one of them is NaN.
             moved = np.abs(percentiles[1, :, j] - percentiles[0, :, j])
             highlighted[:, j] = moved >= _HIGHLIGHT_FROM
@@ -180,7 +183,10 @@ def drivers(explanation):
     tables = (explanation.X, explanation.counterfactuals)
     cells = zip(explanation.schema, *map(_tables.arrays, tables), strict=True)
     moves = [
-        _direction(column, *(_tables.as_objects(side[rows]) for side in (old, new)))
+        _direction(
+            column,
+            *(_tables.as_objects(column.numbers_of(side[rows])) for side in (old, new)),
+        )
         for (column, old, new), rows in zip(cells, changed.T, strict=True)
     ]
     columns = {
@@ -270,6 +276,7 @@ _SINGLE = (
     "n_changed",
     "plausibility_before",
     "plausibility",
+    "contributions_residual",
 )
 
 
@@ -316,8 +323,9 @@ def _verdict(row, facts):
         return None
     if not row["is_sure"]:
         return "still unsure"
-    bound = facts["threshold"] if facts["target"] is None else facts["target"]
-    before = row["judged"]["before"]
+    bound, before = facts["target"], row["judged"]["before"]
+    if bound is None:  # the threshold is for the total
+        bound, before = facts["threshold"], row["uncertainty"]["before"]["total"]
     if None not in (bound, before) and is_within(before, bound):
         return "already sure"
     verdict = "sure"
@@ -331,7 +339,20 @@ def _change_facts(explanation):
     columns = {
         name: [plain(value) for value in values.tolist()]
         for name, values in changes(explanation).drop(columns="row").items()
+        if name not in ("before", "after")
     }
+    tables = {"before": explanation.X, "after": explanation.counterfactuals}
+    cells = [cells_as_facts(explanation.schema, table) for table in tables.values()]
+    changed = is_changed(*tables.values())
+    for j, column in enumerate(explanation.schema):
+        pairs = zip(changed[:, j], *(side[j] for side in cells), strict=True)
+        if column.unit is not None and any(moved and a == b for moved, a, b in pairs):
+            for side, table in zip(cells, tables.values(), strict=True):
+                side[j] = [
+                    plain(d) for d in _tables.as_objects(_tables.arrays(table)[j])
+                ]
+    for name, side in zip(tables, cells, strict=True):
+        columns[name] = [value for row in zip(*side, strict=True) for value in row]
     columns["feature"] = [str(name) for name in columns["feature"]]
     entries = [
         dict(zip(columns, values, strict=True))
@@ -343,16 +364,39 @@ def _change_facts(explanation):
     ]
 
 
+def cells_as_facts(schema, table):
+    """The cells of a table as JSON knows them, column by column.
+
+    Durations are written in words, in steps that show a hundredth of their spread.
+    """
+    columns = []
+    for column, cells in zip(schema, _tables.arrays(table), strict=True):
+        cells = _tables.as_objects(cells)
+        if column.unit is not None:
+            step = _durations.step_of(column.scale, column.unit)
+            texts = [
+                pd.NA if pd.isna(d) else _durations.text_of(d, step) for d in cells
+            ]
+            cells = texts
+        columns.append([plain(value) for value in cells])
+    return columns
+
+
 def _image_facts(explanation):
     shape = (len(explanation), *explanation.image_shape)
     before, after = (
         np.asarray(table, dtype=float).reshape(shape).tolist()
         for table in (explanation.X, explanation.counterfactuals)
     )
-    return [
+    facts = [
         {"pixels": {"before": plain(a), "after": plain(b)}}
         for a, b in zip(before, after, strict=True)
     ]
+    if explanation.contributions is not None:
+        parts = np.asarray(explanation.contributions, dtype=float).reshape(shape)
+        for row, values in zip(facts, parts.tolist(), strict=True):
+            row["pixels"]["contributions"] = plain(values)
+    return facts
 
 
 def _candidate_facts(explanation):
@@ -363,20 +407,20 @@ def _candidate_facts(explanation):
     names = [name for name in details.columns if name != "row"]
     records = zip(*(details[name].tolist() for name in names), strict=True)
     together = _tables.stack(explanation.candidates)
-    columns = [_tables.as_objects(values) for values in _tables.arrays(together)]
+    columns = cells_as_facts(explanation.schema, together)
     # The candidates of a row stand together, in the order of their ranks.
     starts = np.cumsum([0, *(len(table) for table in explanation.candidates)])
     for row, record in zip(details["row"].tolist(), records, strict=True):
         entry = {name: plain(value) for name, value in zip(names, record, strict=True)}
         position = starts[row] + entry["rank"]
-        entry["values"] = [plain(column[position]) for column in columns]
+        entry["values"] = [column[position] for column in columns]
         facts[row].append(entry)
     return facts
 
 
 def _decimals(column):
     """Digits after the point that show a hundredth of the spread of a number."""
-    if column.kind == "category" or column.scale is None:
+    if column.kind == "category" or column.scale is None or column.unit is not None:
         return None
     if column.is_integer:
         return 0
@@ -403,6 +447,8 @@ def plain(value):
         return bool(value)
     if isinstance(value, Integral):
         return int(value)
-    if isinstance(value, float | Real):
+    if isinstance(value, float | Real | Decimal):
         return float(value) if math.isfinite(value) else None
-    return None if value is pd.NA or value is pd.NaT else str(value)
+    if value is pd.NA or value is pd.NaT:
+        return None
+    return _durations.text_of(value) if isinstance(value, timedelta) else str(value)

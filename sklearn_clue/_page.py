@@ -50,28 +50,45 @@ def write_rows(facts):
 
 
 def _document(title, header, main, data):
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    # Nothing is fetched, and no other script runs, whatever the data may hold.
-    policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-        f"script-src 'sha256-{digest}'"
-    )
-    title = escape(title)
+    body = [
+        '<a class="skip" href="#rows">Skip to the rows</a>',
+        f"<header><h1>{escape(title)}</h1>{header}</header>",
+        "<main>",
+        *main,
+        "</main>",
+    ]
+    return document(title, body, data, STYLE, SCRIPT, ["style-src 'unsafe-inline'"])
+
+
+def document(title, body, data, style, script, policy):
+    """Write a page that is all in one file.
+
+    Nothing is fetched but what `policy` adds, and no other script runs, whatever the
+    data may hold, which the script finds as JSON in the element `data`.
+    """
+    policy = [
+        "default-src 'none'",
+        "img-src data:",
+        f"script-src '{source_hash(script)}'",
+        *policy,
+    ]
     lines = [
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        f"<title>{title}</title><style>{STYLE}</style></head><body>",
-        '<a class="skip" href="#rows">Skip to the rows</a>',
-        f"<header><h1>{title}</h1>{header}</header>",
-        "<main>",
-        *main,
-        "</main>",
+        f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(policy)}">',
+        f"<title>{escape(title)}</title><style>{style}</style></head><body>",
+        *body,
         f'<script type="application/json" id="data">{_json(data)}</script>',
-        f"<script>{SCRIPT}</script></body></html>",
+        f"<script>{script}</script></body></html>",
     ]
     return "\n".join(lines) + "\n"
+
+
+def source_hash(text):
+    """The name of a script or style sheet in the policy of its page."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
 
 
 def _json(content):

@@ -464,8 +464,8 @@ def _add_neighbors(facts, explainer, explanation):
     nearest = explainer.nearest_sure(explanation.X, n_neighbors=1)
     for row, table in zip(facts["explanation"]["rows"], nearest, strict=True):
         if len(table):
-            first = [_tables.as_objects(values)[0] for values in _tables.arrays(table)]
-            row["neighbor"] = _facts.plain(first)
+            cells = _facts.cells_as_facts(explanation.schema, table)
+            row["neighbor"] = [values[0] for values in cells]
 
 
 # --- How it was made ---

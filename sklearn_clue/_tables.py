@@ -4,8 +4,8 @@ Whoever reads columns, writes them back, takes rows or names things asks here. A
 columns go between: a table is read as arrays, and built from arrays like another table.
 """
 
-import math
 from collections.abc import Hashable
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +16,10 @@ from pandas.api.types import (
     is_integer_dtype,
     is_object_dtype,
     is_string_dtype,
-    pandas_dtype,
 )
 
+from sklearn_clue import _durations
+from sklearn_clue._dtypes import in_limits
 from sklearn_clue._validation import (
     _safe_indexing,
     is_pandas_df,
@@ -161,14 +162,7 @@ def frame(columns, like):
 def columns(X):
     """Read the columns, with what their dtypes declare."""
     if is_pandas_df(X):
-        return [
-            Column(
-                name,
-                series.to_numpy() if _is_numpy(series.dtype) else series.array,
-                series.dtype,
-            )
-            for name, series in X.items()
-        ]
+        return [_column_from_pandas(name, series) for name, series in X.items()]
     if is_polars_df(X):
         return [_column_from_polars(series) for series in X.iter_columns()]
     numbered = enumerate(X.T)
@@ -179,14 +173,46 @@ def _is_numpy(dtype, kinds=None):
     return isinstance(dtype, np.dtype) and (kinds is None or dtype.kind in kinds)
 
 
+def _column_from_pandas(name, series):
+    dtype = series.dtype
+    if _is_numpy(dtype):
+        return Column(name, series.to_numpy(), dtype)
+    if _decimal_places(dtype) is not None:
+        return Column(name, _floats(series.array), dtype)
+    if str(dtype).startswith("dictionary"):  # categories of pyarrow
+        return Column(name, series.to_numpy(object), dtype)
+    return Column(name, series.array, dtype)
+
+
+def _decimal_places(dtype):
+    """Digits after the point of a dtype of decimals, of pyarrow or polars, or None."""
+    of_pandas = getattr(dtype, "pyarrow_dtype", None)
+    if str(of_pandas).startswith("decimal"):
+        return of_pandas.scale
+    is_polars = hasattr(dtype, "base_type") and dtype.base_type().__name__ == "Decimal"
+    return dtype.scale if is_polars else None
+
+
+def _floats(decimals):
+    """Decimals as floats, with NaN for what is missing."""
+    cells = [np.nan if pd.isna(value) else float(value) for value in decimals]
+    return np.array(cells, dtype=np.float64)
+
+
 def _column_from_polars(series):
     """Read a polars column without pyarrow, which polars' own `to_pandas` needs."""
     dtype, kind = series.dtype, series.dtype.base_type().__name__
+    if kind == "Decimal":
+        return Column(series.name, _floats(series.to_list()), dtype)
     if kind in ("Int128", "UInt128"):  # of which numpy knows nothing
         return Column(series.name, as_objects(series.to_list()), dtype)
-    known = ("String", "Categorical", "Enum", "Boolean")
+    known = ("String", "Categorical", "Enum", "Boolean", "Duration")
     if not (_is_plain(dtype) or kind in known):
         raise TypeError(_unsupported(series.name, dtype))
+    if dtype.is_integer() and series.null_count():  # numpy would have doubles
+        missing = series.is_null().to_numpy()
+        whole = pd.arrays.IntegerArray(series.fill_null(0).to_numpy(), missing)
+        return Column(series.name, whole, dtype)
     values = series.to_numpy()
     if kind == "Enum":
         values = pd.Categorical(values, categories=dtype.categories.to_list())
@@ -196,20 +222,31 @@ def _column_from_polars(series):
 
 
 def arrays(X):
-    """The values of each column, as objects where numpy has no such dtype."""
+    """The values of each column, as objects where numpy has no such dtype.
+
+    Dtypes of durations become `timedelta64[ns]`; objects stay what they are.
+    """
     if is_pandas_df(X):
-        return [
-            series.to_numpy(None if _is_numpy(series.dtype, "biufO") else object)
+        found = [
+            series.array
+            if series.dtype.kind == "m"
+            else series.to_numpy(None if _is_numpy(series.dtype, "biufO") else object)
             for _, series in X.items()
         ]
-    if is_polars_df(X):
-        return [
+    elif is_polars_df(X):
+        found = [
             series.to_numpy()
-            if _is_plain(series.dtype) and not series.null_count()
+            if (_is_plain(series.dtype) and not series.null_count())
+            or series.dtype.base_type().__name__ == "Duration"
             else as_objects(series.to_list())
             for series in X.iter_columns()
         ]
-    return list(X.T)
+    else:
+        found = list(X.T)
+    return [
+        _durations.read(cells, name) if cells.dtype.kind == "m" else cells
+        for name, cells in zip(names(X), found, strict=True)
+    ]
 
 
 def _is_plain(dtype):
@@ -220,6 +257,8 @@ def _is_plain(dtype):
 
 def as_objects(values):
     """Values as Python objects, in an array of objects."""
+    if isinstance(values, np.ndarray) and values.dtype.kind == "m":
+        values = list(pd.Series(values))  # numpy would give numbers
     values = values.tolist() if isinstance(values, np.ndarray) else values
     return np.fromiter(values, dtype=object, count=len(values))
 
@@ -239,17 +278,18 @@ def kind_of(column):
     dtype = column.values.dtype
     if isinstance(dtype, pd.CategoricalDtype) or is_bool_dtype(dtype):
         return "category"
-    if dtype.kind in "iuf":
+    if dtype.kind in "iufm":
         return "number"
     if is_object_dtype(dtype):
         found = inferred(column)
         if found == "decimal":
             raise TypeError(_unsupported(column.name, "decimal.Decimal"))
-        if found in ("date", "datetime", "datetime64", "timedelta", "timedelta64"):
+        if found in ("date", "datetime", "datetime64", "period", "time"):
             raise TypeError(_unsupported(column.name, found))
         # Steps that handle numbers and text together, such as SimpleImputer, make
         # objects of both. scikit-learn reads such numbers as numbers.
         numbers = ("integer", "floating", "mixed-integer-float")
+        numbers += ("timedelta", "timedelta64")
         return "number" if found in numbers else "category"
     if is_string_dtype(dtype):
         return "category"
@@ -258,15 +298,22 @@ def kind_of(column):
 
 def _unsupported(name, dtype):
     start = f"Column {name!r} has dtype {dtype}, which is neither a number nor a "
-    if str(dtype).lower().startswith(("date", "timestamp")):
+    kind = str(dtype).lower()
+    if kind.startswith("time") and not kind.startswith("timestamp"):  # of day
+        return (
+            f"{start}category. Convert it to the parts that matter, for example\n"
+            f"    X['hour'] = [time.hour for time in X[{name!r}]]  # or minute\n"
+            f"    X = X.drop(columns={name!r})"
+        )
+    if kind.startswith(("date", "timestamp", "period")):
         return (
             f"{start}category. Convert it to the parts that matter, for example\n"
             f"    X['month'] = X[{name!r}].dt.month  # or year, day_of_week, hour\n"
             f"    X = X.drop(columns={name!r})"
         )
     return (
-        f"{start}category. Convert it (decimals with astype(float), a duration with "
-        ".dt.total_seconds()), or drop it."
+        f"{start}category. Convert it, for example decimals with astype(float), or "
+        "drop it."
     )
 
 
@@ -278,18 +325,46 @@ def inferred(column):
 
 
 def is_integer(column):
-    """Whether a column of numbers holds whole ones only, by dtype or as objects."""
+    """Whether a column of numbers holds whole ones only, by dtype or as objects.
+
+    Durations do: they are counted in a unit that all of them are multiples of.
+    """
+    if _durations.is_duration(column.values):
+        return True
     if hasattr(column.dtype, "is_integer"):  # polars
         return column.dtype.is_integer()
     return column.dtype.kind in "iub" or inferred(column) == "integer"
 
 
-def as_numbers(column):
-    """Values of a column as integers or float64, with NaN for a missing value."""
+def unit_of(column):
+    """The unit that a column of durations is counted in; None for other columns."""
+    if not _durations.is_duration(column.values):
+        return None
+    return _durations.unit_of(_durations.read(column.values, column.name))
+
+
+def as_numbers(column, unit=None):
+    """Values of a column as integers or float64, with NaN for a missing value.
+
+    Durations are counted in the `unit`; other columns have none.
+    """
     values, kind = column.values, column.values.dtype.kind
     is_text = kind == "O" and values.dtype != object  # a string or categorical dtype
-    if kind in "mM":
+    if kind == "M":
         raise TypeError(_unsupported(column.name, column.dtype))
+    is_duration = _durations.is_duration(values)
+    if is_duration and unit is not None:
+        return _durations.as_numbers(_durations.read(values, column.name), unit)
+    if is_duration or (unit is not None and not pd.isna(values).all()):
+        now, then, how = (
+            ("durations", "numbers", "X[name].dt.total_seconds()")
+            if is_duration
+            else ("no durations", "durations", "pd.to_timedelta(X[name], unit=...)")
+        )
+        raise ValueError(
+            f"Column {column.name!r} holds {now} (dtype {column.dtype}), and held "
+            f"{then} in fit. Convert it back, for example with {how}."
+        )
     if is_text or kind not in "iubfOUS":
         raise TypeError(
             f"Column {column.name!r} has dtype {column.dtype}, which is not a number. "
@@ -298,8 +373,17 @@ def as_numbers(column):
     missing = pd.isna(values)
     if inferred(column) == "integer":
         kind = _kind_of_integers(column.name, values[~missing])
-    if kind in "iub" and not missing.any():
-        return np.asarray(values, dtype=np.uint64 if kind == "u" else np.int64)
+    if kind in "iub":
+        there = np.asarray(
+            values[~missing], dtype=np.uint64 if kind == "u" else np.int64
+        )
+        if not missing.any():
+            return there
+        if len(there) and max(abs(int(there.min())), int(there.max())) > 2**53:
+            # A double would round them, and up to more than their dtype can hold.
+            numbers = np.full(len(values), np.nan, dtype=np.longdouble)
+            numbers[~missing] = there
+            return numbers
     if missing.any():
         values = np.where(missing, np.nan, values)
     try:
@@ -332,7 +416,8 @@ def as_categories(column):
     values = column.values
     if isinstance(values.dtype, pd.CategoricalDtype):
         return values
-    objects = np.asarray(values, dtype=object)
+    is_numpy_duration = isinstance(values, np.ndarray) and values.dtype.kind == "m"
+    objects = as_objects(values) if is_numpy_duration else np.asarray(values, object)
     if values.dtype.kind == "b":
         # A boolean declares both of its values, even where only one is seen.
         return pd.Categorical(objects, categories=[False, True])
@@ -373,7 +458,9 @@ def assemble(columns, container, index=None):
     array = np.empty((len(columns[0].values), len(columns)), dtype=container.dtype)
     for position, column in enumerate(columns):
         cells = _rounded(column.values, array.dtype.kind in "iub")
-        array[:, position] = _in_limits(cells, array.dtype)
+        if cells.dtype.kind == "m" and array.dtype == object:
+            cells = _durations.as_objects(cells)
+        array[:, position] = in_limits(cells, array.dtype)
     return array
 
 
@@ -414,9 +501,16 @@ def _pandas_cells(values, dtype, index):
     if (
         _is_numpy(dtype, "iuf") and values.dtype.kind in "iufb"
     ):  # most columns, and quickly made
-        return _in_limits(_rounded(values, dtype.kind != "f"), dtype).astype(dtype)
+        return in_limits(_rounded(values, dtype.kind != "f"), dtype).astype(dtype)
+    if values.dtype.kind == "m":
+        if is_object_dtype(dtype):
+            values = _durations.as_objects(values)
+        return pd.Series(values, index=index).astype(dtype)
+    places = _decimal_places(dtype)
+    if places is not None:
+        values = _as_decimals(values, places)
     is_whole = is_bool_dtype(dtype) or is_integer_dtype(dtype)
-    values = _in_limits(_rounded(values, is_whole), dtype)
+    values = in_limits(_rounded(values, is_whole), dtype)
     # A series, with the dtype said: pandas reads objects that are words as strings.
     return pd.Series(values, index=index, dtype=dtype)
 
@@ -424,13 +518,30 @@ def _pandas_cells(values, dtype, index):
 def _polars_series(name, values, dtype):
     import polars as pl
 
+    places = _decimal_places(dtype)
+    if places is not None:
+        values = _as_decimals(values, places)
     values = _rounded(values, dtype.is_integer() or dtype == pl.Boolean)
-    values = _in_limits(values, dtype)
+    values = in_limits(values, dtype)
     if values.dtype == object:  # of which polars reads lists only
         if not dtype.is_float():  # where NaN is a number
             values = np.where(pd.isna(values), None, values)
         values = values.tolist()
     return pl.Series(name, values, strict=False).cast(dtype)
+
+
+def _as_decimals(values, places):
+    """Numbers as decimals, None where missing; those that are decimals stay."""
+    unit = Decimal(1).scaleb(-places)
+    cells = [
+        None
+        if pd.isna(value)
+        else value
+        if isinstance(value, Decimal)
+        else Decimal(repr(float(value))).quantize(unit)
+        for value in values
+    ]
+    return as_objects(cells)
 
 
 def _rounded(values, is_whole):
@@ -440,180 +551,3 @@ def _rounded(values, is_whole):
     if values.dtype == object and not pd.isna(values).any():
         values = pd.Series(values, dtype=object).infer_objects().to_numpy()
     return np.rint(values) if values.dtype.kind == "f" else values
-
-
-def _in_limits(values, dtype):
-    """Numbers that a dtype of whole ones can hold; a cast would wrap the others."""
-    try:  # "int8", "Int8" and "int8[pyarrow]" are one to numpy, polars and pandas
-        limits = np.iinfo(str(dtype).lower().partition("[")[0])
-    except (TypeError, ValueError):
-        return values
-    if values.dtype.kind == "f":
-        low, high = values.dtype.type(limits.min), values.dtype.type(limits.max)
-        if int(high) > limits.max:  # rounded up, beyond what the cast can take
-            high = np.nextafter(high, values.dtype.type(0))
-        return values.clip(low, high)
-    if values.dtype.kind in "iu":
-        own = np.iinfo(values.dtype)
-        return values.clip(max(limits.min, own.min), min(limits.max, own.max))
-    return values
-
-
-def bounds_within(low, high, dtype, is_whole):
-    """Bounds of a column as numbers that it can hold, moved inwards.
-
-    Parameters
-    ----------
-    low, high : number
-        The bounds; infinity is open.
-
-    dtype : dtype
-        Of the column.
-
-    is_whole : bool
-        Whether it holds whole numbers only, whatever the dtype.
-
-    Returns
-    -------
-    low, high : number or None
-        None is open. An empty range has the lower bound above the higher one.
-    """
-    # As Python's own numbers: math.floor takes a large integer of numpy for a double.
-    low, high = (getattr(bound, "item", lambda b=bound: b)() for bound in (low, high))
-    low, high = None if low == -np.inf else low, None if high == np.inf else high
-    try:  # "int8", "Int8" and "int8[pyarrow]" are one to numpy, polars and pandas
-        dtype = np.dtype(str(dtype).lower().partition("[")[0])
-        limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
-        least, most = np.array([limits.min, limits.max], dtype).tolist()
-    except (TypeError, ValueError):
-        dtype = np.dtype(object)
-    if is_whole or dtype.kind in "iu":
-        low = None if low is None else math.ceil(low)
-        high = None if high is None else math.floor(high)
-    if dtype.kind not in "iuf":
-        return low, high
-    if low is not None and low > most:
-        return low, most
-    if high is not None and high < least:
-        return least, high
-    low = None if low is None or low <= least else low
-    high = None if high is None or high >= most else high
-    if dtype.kind == "f":
-        low, high = _rounded_up(low, dtype), _rounded_up(high, dtype, -1)
-    return low, high
-
-
-def _rounded_up(bound, dtype, sign=1):
-    """The next number of a float dtype that is not below a bound, or not above it."""
-    if bound is None:
-        return None
-    near = dtype.type(bound)
-    is_outside = sign * float(near) < sign * bound
-    return float(np.nextafter(near, dtype.type(sign * np.inf)) if is_outside else near)
-
-
-# Persistence: containers and dtypes as plain values. pandas and polars may change how
-# they pickle their own from one release to the next.
-
-
-def pack_template(template):
-    if is_polars_df(template):
-        return {"container": "polars"}
-    if not is_pandas_df(template):
-        return template
-    columns = template.columns
-    labels, names = columns.tolist(), list(columns.names)
-    packed = {"container": "pandas", "labels": labels, "names": names}
-    if is_string_dtype(columns.dtype) and not is_object_dtype(columns.dtype):
-        packed["dtype"] = pack_dtype(columns.dtype)  # of text there are several
-    # Labels of other types, such as dates, are left to pandas.
-    restored = unpack_template(packed).columns
-    is_plain = (restored.dtype, True) == (columns.dtype, restored.equals(columns))
-    is_plain &= all(
-        isinstance(part, str | int | float | None)
-        for label in (*labels, *names)
-        for part in (label if isinstance(label, tuple) else (label,))
-    )
-    return packed if is_plain else template
-
-
-def unpack_template(packed):
-    if not isinstance(packed, dict):
-        return packed
-    if packed["container"] == "polars":
-        import polars as pl
-
-        return pl.DataFrame()
-    labels, names = packed["labels"], packed["names"]
-    if len(names) > 1:
-        return pd.DataFrame(columns=pd.MultiIndex.from_tuples(labels, names=names))
-    dtype = packed.get("dtype") and unpack_dtype(packed["dtype"], None)
-    index = pd.Index(labels, dtype=dtype, name=names[0], tupleize_cols=False)
-    return pd.DataFrame(columns=index)
-
-
-def pack_dtype(dtype, categories=None):
-    """A dtype as plain values; declared categories only if they are not those given."""
-    if isinstance(dtype, np.dtype):
-        return {"numpy": dtype.str}
-    if isinstance(dtype, pd.CategoricalDtype):
-        inner = pack_dtype(dtype.categories.dtype)
-        packed = {"pandas": "category", "ordered": dtype.ordered, "values": inner}
-        return packed | _others(dtype.categories.tolist(), categories)
-    if isinstance(dtype, pd.api.extensions.ExtensionDtype):
-        if pandas_dtype(str(dtype)) == dtype:
-            return {"pandas": str(dtype)}
-    if isinstance(dtype, pd.StringDtype):  # not in the storage that is the default
-        return {"storage": dtype.storage, "has_nan": dtype.na_value is np.nan}
-    if isinstance(dtype, pd.ArrowDtype):
-        return _pack_arrow(dtype)
-    if hasattr(dtype, "base_type"):
-        packed = {"polars": dtype.base_type().__name__}
-        if packed["polars"] == "Enum":
-            packed |= _others(dtype.categories.to_list(), categories)
-        return packed
-    return dtype
-
-
-def _others(declared, categories):
-    return {} if tuple(declared) == categories else {"categories": tuple(declared)}
-
-
-def _pack_arrow(dtype):
-    """The name of a dtype of pyarrow, if it has one."""
-    import pyarrow
-
-    name = str(dtype.pyarrow_dtype)
-    try:
-        is_known = pyarrow.type_for_alias(name) == dtype.pyarrow_dtype
-    except ValueError:
-        is_known = False
-    return {"arrow": name} if is_known else dtype
-
-
-def unpack_dtype(packed, categories):
-    if not isinstance(packed, dict):
-        return packed
-    categories = packed.get("categories", categories)
-    if "arrow" in packed:
-        import pyarrow
-
-        return pd.ArrowDtype(pyarrow.type_for_alias(packed["arrow"]))
-    if "storage" in packed:
-        missing = {"na_value": np.nan} if packed["has_nan"] else {}
-        return pd.StringDtype(packed["storage"], **missing)
-    if "numpy" in packed:
-        return np.dtype(packed["numpy"])
-    if "polars" in packed:
-        import polars as pl
-
-        dtype = getattr(pl, packed["polars"])
-        return dtype(categories) if packed["polars"] == "Enum" else dtype()
-    if packed["pandas"] != "category":
-        return pandas_dtype(packed["pandas"])
-    values = pd.Index(
-        categories,
-        dtype=unpack_dtype(packed["values"], None),
-        tupleize_cols=False,
-    )
-    return pd.CategoricalDtype(values, ordered=packed["ordered"])

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import has_fit_parameter
 
-from sklearn_clue import _columns, _tables
+from sklearn_clue import _columns, _dtypes, _tables
 from sklearn_clue._columns import Strangers
 from sklearn_clue._tables import Column
 from sklearn_clue._validation import (
@@ -110,7 +110,9 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         X["month"] = X["date"].dt.month  # or year, day_of_week, hour
         X = X.drop(columns="date")
 
-    A duration is a number: `X["wait"].dt.total_seconds()`.
+    A duration is a number, counted in the largest unit (days, hours, down to
+    nanoseconds) that all training values are multiples of. It comes back as a duration
+    in such units.
 
     Examples
     --------
@@ -244,7 +246,9 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
             )
         columns = [
             Column(
-                column.name, _columns.decode(column, X[:, column.block]), column.dtype
+                column.name,
+                column.cells_of(_columns.decode(column, X[:, column.block])),
+                column.dtype,
             )
             for column in self.schema_
         ]
@@ -280,12 +284,12 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
 
     def _pack_state(self, state):
         if "_template" in state:
-            state["_template"] = _tables.pack_template(state["_template"])
+            state["_template"] = _dtypes.pack_template(state["_template"])
         return state
 
     def _unpack_state(self, state):
         if "_template" in state:
-            state["_template"] = _tables.unpack_template(state["_template"])
+            state["_template"] = _dtypes.unpack_template(state["_template"])
         # Files from before there was a choice.
         first = {"missing": "refuse", "handle_unknown": "error", "min_frequency": None}
         return {**first, **state}
@@ -295,12 +299,18 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         X = _tables.check_rows(self, X, reset=True)
         columns, is_frame = _tables.columns(X), _tables.is_frame(X)
         kinds = self._learn_kinds(columns, is_frame=is_frame)
-        arrays = self._read(columns, kinds, ignore_gaps=ignore_gaps)
+        units = [
+            _tables.unit_of(column) if kind == "number" else None
+            for column, kind in zip(columns, kinds, strict=True)
+        ]
+        arrays = self._read(columns, kinds, units, ignore_gaps=ignore_gaps)
         self._goes_by_dtype = isinstance(self.categorical_features, str)
         weight = check_weights(sample_weight, X)
 
         schema, start = [], 0
-        for column, kind, array in zip(columns, kinds, arrays, strict=True):
+        for column, kind, unit, array in zip(
+            columns, kinds, units, arrays, strict=True
+        ):
             is_gap = np.asarray(pd.isna(array))
             present = ~is_gap & (weight > 0)
             array, its_weight = array[present], weight[present]
@@ -329,6 +339,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
                     span=(start, stop),
                     dtype=column.dtype,
                     has_gap=has_gap,
+                    unit=unit,
                     **facts,
                 )
             )
@@ -354,7 +365,8 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         if _tables.is_frame(X):
             self._check_kinds(columns)
         kinds = [column.kind for column in self.schema_]
-        arrays = self._read(columns, kinds, ignore_gaps=hide_gaps)
+        units = [column.unit for column in self.schema_]
+        arrays = self._read(columns, kinds, units, ignore_gaps=hide_gaps)
         encoded = np.zeros(
             (len(arrays[0]), self.schema_.n_encoded),
             dtype=np.float32 if all(map(_is_float32, columns)) else np.float64,
@@ -371,17 +383,17 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
             strangers.refuse()
         return encoded
 
-    def _read(self, columns, kinds, *, ignore_gaps):
+    def _read(self, columns, kinds, units, *, ignore_gaps):
         """Plain values per column; an error names columns that may not be as they are.
 
         Numbers come as integer or float64 arrays, with NaN for a missing value;
         categories as object arrays or pandas categoricals.
         """
         arrays = [
-            _tables.as_numbers(column)
+            _tables.as_numbers(column, unit)
             if kind == "number"
             else _tables.as_categories(column)
-            for column, kind in zip(columns, kinds, strict=True)
+            for column, kind, unit in zip(columns, kinds, units, strict=True)
         ]
         missing = [
             f"{column.name!r} ({count} of {len(array)} rows)"

@@ -174,9 +174,16 @@ class Explanation:
         its unit: positive where it lowers the uncertainty, zero where the column does
         not change. Each row sums to the fall from row to counterfactual.
 
+        For images they are integrals of the gradient along the way from image to
+        counterfactual, and sum to the fall up to `contributions_residual`.
+
     contributions_error : ndarray of shape (n_rows, n_features), default=None
         Standard errors of the contributions, where not all orders of the changes were
         counted.
+
+    contributions_residual : ndarray of shape (n_rows,), default=None
+        What the contributions of an image sum to, less the fall of its uncertainty:
+        the error of the integral.
 
     classes : ndarray of shape (n_classes,), default=None
         The labels that the columns of the probabilities belong to.
@@ -285,6 +292,7 @@ class Explanation:
     plausibility_before: np.ndarray | None = None
     contributions: np.ndarray | None = None
     contributions_error: np.ndarray | None = None
+    contributions_residual: np.ndarray | None = None
     classes: np.ndarray | None = None
     probabilities_before: np.ndarray | None = None
     probabilities_after: np.ndarray | None = None
@@ -304,9 +312,8 @@ class Explanation:
             candidates, details = _rows.only_candidates(self)
             object.__setattr__(self, "candidates", candidates)
             object.__setattr__(self, "candidate_details", details)
-        bound = self.threshold if self.target is None else self.target
-        if self.is_sure is None and bound is not None:
-            is_sure = _facts.is_within(self._judged[1], bound)
+        if self.is_sure is None and self._bound is not None:
+            is_sure = _facts.is_within(self._bounded[1], self._bound)
             object.__setattr__(self, "is_sure", is_sure)
         if self.n_changed is None:
             changed = _facts.is_changed(self.X, self.counterfactuals)
@@ -360,6 +367,19 @@ class Explanation:
         weights = weights_of_parts(self.kind)
         both = (self.uncertainty_before, self.uncertainty_after)
         return [np.asarray(weighted_sum(weights, parts)) for parts in both]
+
+    @property
+    def _bound(self):
+        """The uncertainty up to which the model counts as sure, if that is known."""
+        return self.threshold if self.target is None else self.target
+
+    @property
+    def _bounded(self):
+        """What the bound is about, before and after: the threshold is for the total."""
+        if self.target is not None:
+            return self._judged
+        both = (self.uncertainty_before, self.uncertainty_after)
+        return [np.asarray(parts.total) for parts in both]
 
     @property
     def _labels(self):

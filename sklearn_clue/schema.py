@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from sklearn_clue._tables import pack_dtype, unpack_dtype
+from sklearn_clue import _durations
+from sklearn_clue._dtypes import pack_dtype, unpack_dtype
 from sklearn_clue._validation import listing
 
 __all__ = ["ColumnSchema", "FeatureSchema"]
@@ -80,6 +81,11 @@ class ColumnSchema:
     atoms : tuple of float, default=()
         Values that many rows share, in a number that has others all around: no rain.
 
+    unit : str, default=None
+        What a duration is counted in: `"days"`, `"hours"`, and so on down to
+        `"nanoseconds"`, the largest of which all training values are multiples. All
+        numbers of the schema, such as `low` and `percentiles`, are in that unit.
+
     See Also
     --------
     FeatureSchema : All columns of a table.
@@ -113,6 +119,7 @@ class ColumnSchema:
     percentiles: tuple[float, ...] | None = None
     decimals: int | None = None
     atoms: tuple[float, ...] = ()
+    unit: str | None = None
 
     def __getstate__(self):
         state = {**vars(self), "dtype": pack_dtype(self.dtype, self.categories)}
@@ -136,6 +143,42 @@ class ColumnSchema:
     def is_integer(self):
         """Whether the column is a number that only takes whole values."""
         return isinstance(self.low, Integral)
+
+    def numbers_of(self, cells):
+        """Give cells of a number as numbers: a duration counted in its unit.
+
+        Parameters
+        ----------
+        cells : ndarray
+            Values of this column, as a table holds them.
+
+        Returns
+        -------
+        numbers : ndarray
+            The same as they are, but for durations.
+        """
+        if self.unit is None:
+            return cells
+        return _durations.as_numbers(_durations.read(cells, self.name), self.unit)
+
+    def cells_of(self, numbers):
+        """Go back from numbers to cells, the reverse of `numbers_of`.
+
+        Parameters
+        ----------
+        numbers : ndarray
+            Numbers in the unit of the column.
+
+        Returns
+        -------
+        cells : ndarray
+            The same as they are, but durations as `timedelta64[ns]`.
+        """
+        return (
+            numbers
+            if self.unit is None
+            else _durations.from_numbers(numbers, self.unit)
+        )
 
     @property
     def n_proposed(self):

@@ -111,6 +111,15 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
+    def violations(self, axe):
+        """What axe-core, given as its source, finds serious or critical on the page."""
+        self.run(axe + "; undefined")
+        return self.run(
+            """axe.run().then((result) => result.violations.filter(
+            (v) => ["serious", "critical"].includes(v.impact)).map(
+            (v) => [v.id, v.nodes.map((node) => node.html)]))"""
+        )
+
     def click(self, selector):
         """Press the mouse in the middle of the first element that is selected."""
         place = f"document.querySelector({json.dumps(selector)})"

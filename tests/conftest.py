@@ -2,9 +2,13 @@
 
 import os
 import random
+import shutil
 import signal
+import subprocess
 import sys
+import tarfile
 import warnings
+from pathlib import Path
 from unittest.mock import patch
 
 # Threads that wait for each other's part of a tiny tensor take most of the time, and
@@ -152,3 +156,21 @@ def browser(browser_of_all):
     browser_of_all.set_width(1200)
     browser_of_all.set_dark(False)
     return browser_of_all
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory):
+    """The source of axe-core: of the copy that AXE_CORE names, or fetched by npm."""
+    path = os.environ.get("AXE_CORE")
+    if path is not None:
+        return Path(path).read_text(encoding="utf-8")
+    npm, folder = shutil.which("npm"), tmp_path_factory.mktemp("axe")
+    if npm is None:
+        pytest.skip("npm, which fetches axe-core, is not on the path")
+    fetched = subprocess.run(
+        [npm, "pack", "axe-core@4"], cwd=folder, capture_output=True, timeout=120
+    )
+    if fetched.returncode:
+        pytest.skip("npm could not fetch axe-core")
+    with tarfile.open(next(folder.glob("*.tgz"))) as package:
+        return package.extractfile("package/axe.min.js").read().decode()

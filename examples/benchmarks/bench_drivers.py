@@ -47,7 +47,7 @@ from sklearn_clue.datasets import (
     make_mixed_toy,
 )
 from sklearn_clue.evaluation import attribute_uncertainty
-from sklearn_clue.explainers import _question
+from sklearn_clue.explainers import _results
 
 BARS = {
     "wine": {1: 0.85, 2: 0.93, 5: 0.93},
@@ -110,8 +110,8 @@ def make_table(name, k, seed, level=1):
     return X.assign(**{f"driver {j}": drivers[:, j] for j in range(k)}), y
 
 
-def fit_table(name, k, seed):
-    X, y = make_table(name, k, seed)
+def fit_table(name, k, seed, level):
+    X, y = make_table(name, k, seed, level)
     X, X_test, y, _ = train_test_split(X, y, test_size=0.2, random_state=seed)
     clue = CLUEExplainer(BayesianMLPRegressor(), random_state=seed).fit(X, y)
     return clue, X, X_test
@@ -282,8 +282,8 @@ def run_cost(folder, n_rows=200):
         spent.append(time.process_time() - start)
         return result
 
-    shapley = _question.shapley_of_changes
-    with mock.patch.object(_question, "shapley_of_changes", timed):
+    shapley = _results.shapley_of_changes
+    with mock.patch.object(_results, "shapley_of_changes", timed):
         start = time.process_time()
         clue.explain(rows)
         whole = time.process_time() - start

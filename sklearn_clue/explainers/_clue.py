@@ -659,7 +659,7 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
         self.random_state = random_state
         self.verbose = verbose
 
-    def explain(self, X):
+    def explain(self, X, *, contributions=None):
         """Find, for each row, another one that the model is sure about.
 
         Parameters
@@ -668,6 +668,12 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
             Rows to explain, of any length; those that :meth:`rejects` picks are the
             ones worth explaining. Rows that are sure already come back as they are,
             if the nearest sure row is asked for.
+
+        contributions : bool or None, default=None
+            Whether to tell how much each change lowers the uncertainty, see
+            `contributions` of :class:`~sklearn_clue.Explanation`. None means where
+            the nearest sure row of a table is asked for: with a `distance_weight` all
+            columns change, and for images it takes gradients all along the way.
 
         Returns
         -------
@@ -678,7 +684,7 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
         # As in the base class, and not by it: warnings count the calls in between.
         check_is_fitted(self, "estimator_")
         self._validate_params()
-        return self._explain(X, (self.distance_weight,))[0]
+        return self._explain(X, (self.distance_weight,), contributions)[0]
 
     def score(self, X, y=None):
         """Tell how good the explanations of the rejected rows are.
@@ -753,7 +759,9 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
         use_slopes = self._provider_has_slopes()
         if use_slopes and hasattr(self, "generator_"):
             proposers.append("latents" if self.keep_noise is False else "noise")
-        return self._sure_search(proposers=proposers, use_slopes=use_slopes)
+        return self._sure_search(
+            proposers=proposers, use_slopes=use_slopes, fit_slopes=True
+        )
 
     def _fit_method(self, problem, usual):
         super()._fit_method(problem, usual)
@@ -787,6 +795,9 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
 
     def _takes_values(self):
         return self.distance_weight is None and self.search != "gradient"
+
+    def _gives_contributions(self):
+        return self.distance_weight is None and super()._gives_contributions()
 
     def _describe(self, trade_off, problem, before, after):
         facts = super()._describe(trade_off, problem, before, after)

@@ -399,7 +399,7 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         ]
         return np.concatenate(labels)
 
-    def explain(self, X, *, polish=True):
+    def explain(self, X, *, polish=True, contributions=True):
         """Explain rows by the best of the common changes.
 
         Parameters
@@ -410,6 +410,9 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         polish : bool, default=True
             Whether to take back whatever part of the common change a row does not
             need to become sure.
+
+        contributions : bool, default=True
+            Whether to tell how much each change lowers the uncertainty.
 
         Returns
         -------
@@ -429,7 +432,11 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         )
         candidates = results.judge_candidates(found)
         return results.explanation(
-            found[0], candidates[0], None, partial(describe, explainer)
+            found[0],
+            candidates[0],
+            None,
+            partial(describe, explainer),
+            contributions=contributions,
         )
 
 
@@ -578,15 +585,15 @@ def changed_columns(schema, before, after, max_columns):
             values, counts = np.unique(texts, return_counts=True)
             found.append((2.0, str(column.name), values[counts.argmax()]))
             continue
-        shifts = new[moved].astype(float) - old[moved].astype(float)
-        known = shifts[~np.isnan(shifts)]
+        old, new = (column.numbers_of(side[moved]).astype(float) for side in (old, new))
+        known = (new - old)[~np.isnan(new - old)]
         if not len(known):  # gaps are all that it fills, or leaves
-            is_filled = not np.isnan(new[moved].astype(float)).any()
+            is_filled = not np.isnan(new).any()
             found.append((1.0, str(column.name), "known" if is_filled else "missing"))
         elif shift := float(np.median(known)):
             side = "higher" if shift > 0 else "lower"
             size = abs(shift) / (column.scale or 1.0)
-            amount = f"about {_words.rounded(shift)} {side}"
-            found.append((size, str(column.name), amount))
+            much = _words.rounded(shift) + (f" {column.unit}" if column.unit else "")
+            found.append((size, str(column.name), f"about {much} {side}"))
     found.sort(key=lambda entry: -entry[0])
     return [entry[1:] for entry in found[:max_columns]]

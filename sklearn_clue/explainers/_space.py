@@ -7,6 +7,7 @@ back. Whoever changes rows in that space asks here what a valid row is.
 
 import copy
 import warnings
+from datetime import timedelta
 from numbers import Integral, Real
 from typing import NamedTuple
 
@@ -14,13 +15,13 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sklearn_clue import _tables
+from sklearn_clue import _dtypes, _durations, _tables
 from sklearn_clue._columns import Strangers
 from sklearn_clue.encoding import TabularEncoder, encode_quietly, unfrozen
 from sklearn_clue.exceptions import EncodingMismatchError
 from sklearn_clue.persistence import VersionedState
 from sklearn_clue.providers import names_after
-from sklearn_clue.schema import plain_schema
+from sklearn_clue.schema import ColumnSchema, plain_schema
 
 
 class PixelScaler(VersionedState, TransformerMixin, BaseEstimator):
@@ -83,8 +84,8 @@ class EncodedSpace:
         Columns that keep their value.
 
     feature_ranges : mapping or None
-        Bounds by column: a pair of numbers, of which None and infinity are open,
-        `"increase"` or `"decrease"`.
+        Bounds by column: a pair of numbers or durations, of which None and infinity
+        are open, `"increase"` or `"decrease"`.
     """
 
     fill_missing = False
@@ -280,9 +281,7 @@ class EncodedSpace:
         )
         for position, allowed in self._ranges.items():
             column = self.display_schema.columns[position]
-            _check_range(
-                column.name, allowed, column.kind, column.dtype, column.is_integer
-            )
+            _check_range(column, allowed, column.dtype)
         if (self._immutable or self._ranges) and not self.is_columnwise:
             raise ValueError(
                 f"The steps before the predictor mix columns (of {len(names)} they "
@@ -387,10 +386,10 @@ class EncodedSpace:
             column = self.display_schema.columns[j]
             dtype = own[j].dtype if own[j].dtype.kind in "iu" else None
             bounds[j] = [
-                None if bound is None else np.full(len(own[j]), bound, dtype=dtype)
-                for bound in _check_range(
-                    column.name, allowed, "number", dtypes[j], column.is_integer
-                )
+                None
+                if bound is None
+                else column.cells_of(np.full(len(own[j]), bound, dtype=dtype))
+                for bound in _check_range(column, allowed, dtypes[j])
             ]
         return bounds
 
@@ -400,9 +399,9 @@ class EncodedSpace:
         for j, column in enumerate(self.display_schema):
             is_open = j in self._ranges and not isinstance(self._ranges[j], str)
             if column.kind == "number" and column.low is not None and not is_open:
-                values = own[j] if own[j].dtype.kind in "iuf" else _numeric(own[j])
+                low, high = column.cells_of(np.array([column.low, column.high]))
+                (values,) = _comparable(own[j], is_duration=column.unit is not None)
                 # A value of the row itself may lie outside.
-                low, high = np.asarray(column.low), np.asarray(column.high)
                 ranges[j] = np.fmin(low, values), np.fmax(high, values)
         return ranges
 
@@ -420,7 +419,7 @@ class EncodedSpace:
         if not self.is_columnwise:
             return None, None
         numbers = {
-            j: (np.array([column.low]), np.array([column.high]))
+            j: column.cells_of(np.array([[column.low], [column.high]]))
             for j, column in enumerate(self.display_schema)
             if column.kind == "number" and column.low is not None
         }
@@ -444,15 +443,24 @@ class EncodedSpace:
 def _clip(values, low, high):
     """Make a range hold to the last bit in the user's units."""
     # A missing bound or value compares as False.
-    if low is not None:
-        values = np.where(_numeric(values) < _numeric(low), low, values)
-    if high is not None:
-        values = np.where(_numeric(values) > _numeric(high), high, values)
+    for bound, is_beyond in ((low, np.less), (high, np.greater)):
+        if bound is not None:
+            is_duration = any(map(_durations.is_duration, (values, bound)))
+            where = is_beyond(*_comparable(values, bound, is_duration=is_duration))
+            bound = _tables.as_objects(bound) if values.dtype == object else bound
+            values = np.where(where, bound, values)
     return values
 
 
-def _numeric(values):
-    return _tables.as_numbers(_tables.Column(None, values, values.dtype))
+def _comparable(*arrays, is_duration):
+    """Arrays of objects as numbers, or as durations; others as they are."""
+    for values in arrays:
+        if is_duration:
+            yield _durations.read(values, None)
+        elif values.dtype.kind in "iuf":
+            yield values
+        else:
+            yield _tables.as_numbers(_tables.Column(None, values, values.dtype))
 
 
 def check_constraints(X, immutable_features, feature_ranges):
@@ -463,24 +471,44 @@ def check_constraints(X, immutable_features, feature_ranges):
     for position, allowed in ranges.items():
         column = columns[position]
         kind = _tables.kind_of(column) if _tables.is_frame(X) else "number"
-        is_integer = _tables.is_integer(column)
-        _check_range(column.name, allowed, kind, column.dtype, is_integer)
+        known = ColumnSchema(
+            name=column.name,
+            kind=kind,
+            span=(0, 1),
+            dtype=column.dtype,
+            low=0 if _tables.is_integer(column) else 0.0,
+            unit=_tables.unit_of(column),
+        )
+        _check_range(known, allowed, column.dtype)
 
 
-def _check_range(name, allowed, kind, dtype, is_integer):
-    """The bounds of a column as its dtype knows them; an error if nothing is left."""
-    if kind != "number":
+def _check_range(column, allowed, dtype):
+    """The bounds of a column as its dtype knows them; an error if nothing is left.
+
+    Those of durations are numbers in the unit of the column.
+    """
+    name = column.name
+    if column.kind != "number":
         raise ValueError(
             f"feature_ranges holds {name!r}, which is a category. Ranges are "
             "for numbers; list it in immutable_features to keep its value."
         )
     if isinstance(allowed, str):
         return None, None
-    low, high = _tables.bounds_within(*allowed, dtype, is_integer)
+    limits = allowed
+    if column.unit is not None:
+        dtype, limits = "int64", [_durations.bound_in(b, column.unit) for b in allowed]
+    if None in limits or (column.unit is None and any(map(_is_duration, allowed))):
+        what = "numbers" if column.unit is None else "durations, such as a timedelta"
+        raise ValueError(
+            f"feature_ranges[{name!r}] = {allowed!r} does not go with the column, of "
+            f"dtype {column.dtype}. Give {what}, or None where there is no bound."
+        )
+    low, high = _dtypes.bounds_within(*limits, dtype, column.is_integer)
     if low is not None and high is not None and low > high:
         raise ValueError(
             f"feature_ranges[{name!r}] = {allowed!r} holds no value that the column, "
-            f"of dtype {dtype}, could take. Widen it."
+            f"of dtype {column.dtype}, could take. Widen it."
         )
     return low, high
 
@@ -519,9 +547,8 @@ def read_constraints(names, immutable_features, feature_ranges):
                 -np.inf if low is None else low,
                 np.inf if high is None else high,
             )
-            is_valid = all(isinstance(bound, Real) for bound in (low, high))
-            is_valid = is_valid and low <= high and low < np.inf and -np.inf < high
             allowed = (low, high)
+            is_valid = _is_pair(low, high)
         if not is_valid:
             raise ValueError(
                 f"feature_ranges[{name!r}] must be a pair (low, high) of numbers, the "
@@ -530,6 +557,20 @@ def read_constraints(names, immutable_features, feature_ranges):
             )
         ranges[_position(names, name, "feature_ranges")] = allowed
     return immutable, ranges
+
+
+def _is_duration(bound):
+    return isinstance(bound, timedelta | np.timedelta64)
+
+
+def _is_pair(low, high):
+    """Whether two bounds, of which infinite ones are open, are a range."""
+    if any(map(_is_duration, (low, high))):
+        is_open = low == -np.inf or high == np.inf
+        both = _is_duration(low) and _is_duration(high)
+        return is_open or (both and pd.Timedelta(low) <= pd.Timedelta(high))
+    is_number = all(isinstance(bound, Real) for bound in (low, high))
+    return is_number and low <= high and low < np.inf and -np.inf < high
 
 
 def _position(names, name, parameter):

@@ -132,7 +132,7 @@ class DependenceDisplay:
             )
         column = explanation.schema.columns[position]
         old, new = (
-            _tables.as_objects(_tables.arrays(table)[position])
+            _tables.as_objects(column.numbers_of(_tables.arrays(table)[position]))
             for table in (explanation.X, explanation.counterfactuals)
         )
         categories = None
@@ -153,7 +153,7 @@ class DependenceDisplay:
             after,
             contributions[:, position],
             ~same,
-            str(names[position]),
+            str(names[position]) + (f" ({column.unit})" if column.unit else ""),
             categories,
             measure_of(explanation),
         ).plot(ax=ax)

@@ -6,7 +6,7 @@ must be refused, the words that the message holds.
 
 import operator
 import warnings
-from datetime import datetime
+from datetime import datetime, time, timedelta
 
 import numpy as np
 import pandas as pd
@@ -209,6 +209,13 @@ FINE_ROWS = {
     "nullable dtypes": lambda: good().astype(
         {"age": "Int64", "weight": "Float64", "color": "string", "member": "boolean"}
     ),
+    "durations": lambda: with_column(pd.to_timedelta(np.arange(N_ROWS), unit="h")),
+    "durations in polars": lambda: pl.DataFrame(
+        {"wait": [timedelta(hours=n % 7) for n in range(N_ROWS)]}
+    ),
+    "durations in an array": lambda: (
+        np.arange(N_ROWS * 2).reshape(-1, 2).astype("timedelta64[m]")
+    ),
     "sparse columns": lambda: pd.DataFrame(numbers()).astype(pd.SparseDtype(float)),
     "small dtypes": lambda: good().astype({"age": "int8", "weight": "float16"}),
     "unsigned integers beyond int64": lambda: with_column(
@@ -268,9 +275,15 @@ BAD_ROWS = {
         lambda: with_column(pd.date_range("2020-01-01", periods=N_ROWS, tz="UTC")),
         "'strange'.*datetime64",
     ),
-    "durations": (
-        lambda: with_column(pd.to_timedelta(np.arange(N_ROWS), unit="h")),
-        "'strange'.*timedelta64",
+    "times of day": (
+        lambda: with_column([time(n % 24) for n in range(N_ROWS)]),
+        "(?s)'strange'.*time.*hour",
+    ),
+    "periods as objects": (
+        lambda: with_column(
+            pd.Series(pd.period_range("2020", periods=N_ROWS), dtype=object)
+        ),
+        "(?s)'strange'.*period.*month",
     ),
     "periods": (
         lambda: with_column(pd.period_range("2020", periods=N_ROWS, freq="D")),
