@@ -66,7 +66,9 @@ thead th{font-weight:600;border-top:0;vertical-align:bottom}
 #table tr.open{background:var(--soft)}
 #table td.detail{background:var(--soft);padding:.75rem 1rem}
 td.detail table{margin:.5rem 0}
-td.detail td,td.detail th{max-width:20rem;overflow-wrap:break-word}
+td.detail td,td.detail tbody th{max-width:20rem;min-width:4.5rem;
+overflow-wrap:anywhere}
+td.detail tbody th{min-width:7rem}
 #table td.pictures{min-width:20rem}
 #table img{width:84px;image-rendering:pixelated;border:1px solid;margin-right:.5rem}
 .terms{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(20rem,100%),1fr));
@@ -106,7 +108,6 @@ body{padding:.75rem}
 #table>tbody>tr>td[data-head]::before{content:attr(data-head) ": ";opacity:.75}
 #table td.words,#table td.pictures{min-width:0}
 #table td.detail{padding:.5rem}
-#table td.detail tbody th{max-width:9rem}
 #table td.detail tr>*,.drivers tr>*{padding:.2rem .3rem;font-size:.9rem}
 .drivers td{white-space:normal}
 .bar{width:calc(3em*var(--size))}
@@ -277,10 +278,14 @@ const detail = (row) => {
   const more = row.neighbor ? ["nearest sure training row"] : [];
   const moved = [...row.changes].sort((a, b) => b[6] - a[6] || b[5] - a[5]);
   if (moved.length) {
-    content.push(grid(`What changes in ${row.name}`, ["column", "before", "after",
-      "training percentile", "share of the fall", ...more], moved.map((c) =>
-      line(...values([c[1], c[2], c[3] === null ? "" : `${c[3]} → ${c[4]}`,
-        percent(c[5])], c[0])))));
+    const parts = [
+      ["before", (c) => c[1]], ["after", (c) => c[2]],
+      ["training percentile", (c) => c[3] === null ? "" : `${c[3]} → ${c[4]}`],
+      ["share of the fall", (c) => percent(c[5])],
+    ].filter(([head, show]) => moved.some((c) => show(c) !== ""));
+    content.push(grid(`What changes in ${row.name}`,
+      ["column", ...parts.map(([head]) => head), ...more],
+      moved.map((c) => line(...values(parts.map(([head, show]) => show(c)), c[0])))));
   }
   const same = data.features.map((name, j) => j).filter((j) => !changeOf(row, j));
   if (same.length) {
