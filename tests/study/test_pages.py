@@ -1,5 +1,6 @@
 """The pages of a study: what is on them, and runs through them in a browser."""
 
+import base64
 import http.server
 import json
 import re
@@ -418,6 +419,20 @@ def test_damaged_memory_begins_anew(browser, study, tmp_path):
         assert heading(browser) == "When is the model sure?"
         assert browser.complaints == []
         begin(browser, path, participant="eve")
+
+
+def test_without_memory(browser, study, tmp_path):
+    """A browser that keeps nothing says so, and takes the answers all the same."""
+    page = base64.b64encode(study.to_html(tmp_path)[0].read_bytes()).decode()
+    browser.open(SimpleNamespace(as_uri=lambda: f"data:text/html;base64,{page}"))
+    browser.click("#agree")
+    browser.click("#begin")
+    words = browser.run("document.querySelector('main').textContent")
+    assert "This browser does not keep your answers" in words
+    browser.click("#start")
+    for _ in range(20):
+        answer(browser, True)
+    assert heading(browser) == "Thank you" and browser.complaints == []
 
 
 def test_declined(browser, study, tmp_path):
