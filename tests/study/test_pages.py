@@ -27,8 +27,17 @@ HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
 def write_pages(study, folder, one_page=False, n_checks=2):
-    texts = {"title": TITLE, "consent": CONSENT, "instructions": None, "post_to": None}
-    return write_all_pages(study, folder, one_page=one_page, n_checks=n_checks, **texts)
+    return write_all_pages(
+        study,
+        folder,
+        one_page=one_page,
+        title=TITLE,
+        consent=CONSENT,
+        instructions=None,
+        labels=None,
+        n_checks=n_checks,
+        post_to=None,
+    )
 
 
 class Changed:
@@ -157,9 +166,14 @@ def test_values_are_the_users(study, doses, tmp_path):
     assert nothing["example"]["explanation"] is None
 
 
+def test_labels(study, tmp_path):
+    study.to_html(tmp_path)
+    path = study.to_html(tmp_path, labels={"dose": "Dose (mg)"})[0]  # the same study
+    assert data_of(path)["features"] == ["Dose (mg)", "age", "clinic"]
+
+
 def test_pictures(images):
     shown, _ = gather(images)
-    assert shown["features"] is None
     rows, weak, nothing = (shown["variants"][k]["questions"]["q1"] for k in "123")
     for name in ("context", "explanation", "difference", "test"):
         assert rows[name].startswith("data:image/png;base64,")
@@ -181,6 +195,8 @@ def test_the_key_of_other_answers_is_kept(study, images, tmp_path):
     [
         ({"title": 3}, TypeError, "title must be a text, got 3"),
         ({"consent": None}, TypeError, "consent must be a text, got None"),
+        ({"labels": ["Dose"]}, TypeError, "labels must be a dict"),
+        ({"labels": {"does": "Dose"}}, ValueError, "labels names 'does', .*'dose', "),
         ({"n_checks": -1}, ValueError, "n_checks must be a whole number.*got -1"),
         ({"n_checks": 0.5}, ValueError, "n_checks must be a whole number.*got 0.5"),
         ({"post_to": "example.org"}, ValueError, "post_to must be a whole address"),
