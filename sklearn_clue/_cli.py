@@ -21,8 +21,8 @@ from sklearn.model_selection import train_test_split
 from tqdm import tqdm
 
 from sklearn_clue import _intake, _words
-from sklearn_clue._files import MISSING, FileError, TextTable, read_table
-from sklearn_clue._report import report
+from sklearn_clue._files import MISSING, READERS, FileError, TextTable, read_table
+from sklearn_clue._report import Report, report
 from sklearn_clue._stages import Stages, expected_seconds, say, warnings_as_notes
 from sklearn_clue.bayesian import (
     BayesianMLPClassifier,
@@ -182,6 +182,7 @@ def _add_report(commands):
     )
     add("--test-size", type=_share, default=0.3, help="rows held out (default: 0.3)")
     add("--max-rows", type=_positive, default=500, help="rows to explain at most")
+    add("--neighbors", action="store_true", help="show the nearest sure training rows")
     add("--json", metavar="FILE", help="write the facts of the page as well")
     add("--csv", metavar="FILE", help="write the explained rows as well")
     add("--seed", type=int, default=0)
@@ -201,6 +202,7 @@ def _add_explain(commands):
     add("table", help="a CSV or TSV file")
     add("-o", "--output", required=True, help="a .csv, .json or .html file")
     add("--id", metavar="COLUMN", help="the column that names rows")
+    add("--names", metavar="COLUMNS", help="names, for a file without a line of them")
     add("--chunk", type=_positive, default=5000, help="rows in memory at a time")
     add("--max-rows", type=_positive, default=500, help="rows on an .html page")
 
@@ -251,7 +253,7 @@ def _load(path):
 def _report(args):
     _check_writable(args.output, args.save, args.json, args.csv)
     expected = expected_seconds(args.model, 1000, 10, 100)  # until it is read
-    expected = {"Reading": 1.0, **expected, "Writing": 0.2}
+    expected = {"Reading": 0.5, **expected, "Writing": 0.2}
     with Stages(expected) as stages, warnings_as_notes():
         _made(args, stages)
     print(args.output)
@@ -280,7 +282,8 @@ def _made(args, stages):
             X_test,
             y_test,
             max_rows=args.max_rows,
-            title=f"{args.target}: what the model knows, and what it does not",
+            neighbors=args.neighbors,
+            title=f"Predicting {args.target}: what the model knows, and what not",
             code=args.command_line,
         )
     with stages.stage("Writing"):
@@ -301,8 +304,11 @@ def _write_report(args, explainer, made):
 
 
 def _read(args, path):
-    names = [name.strip() for name in args.names.split(",")] if args.names else None
-    return read_table(path, as_text=_split(args.category), names=names)
+    return read_table(path, as_text=_split(args.category), names=_names(args))
+
+
+def _names(args):
+    return [name.strip() for name in args.names.split(",")] if args.names else None
 
 
 def _split(texts):
@@ -436,7 +442,12 @@ def _explain(args):
             f"{args.model} holds a {type(explainer).__name__}, which cannot explain. "
             "Make an explainer: sklearn-clue report ... --load MODEL --save FILE."
         )
-    text = TextTable(args.table)
+    if Path(args.table).suffix.lower() in READERS:
+        raise FileError(
+            f"{args.table}: `explain` reads text files only, piece by piece. Save the "
+            "table as CSV."
+        )
+    text = TextTable(args.table, _names(args))
     for note in text.notes:
         say(f"Note: {note}.")
     # Line breaks within fields count as rows here: for a bar that is near enough.
@@ -537,9 +548,11 @@ def _write_json(args, explainer, chunks):
 
 def _write_page(args, explainer, chunks):
     """A page of the most uncertain rows; no more are ever kept in memory."""
-    kept, totals = None, np.empty(0)
+    kept, totals, n_rows, n_rejected = None, np.empty(0), 0, 0
     for X in chunks:
         total = explainer.predict_uncertainty(X).total
+        n_rows += len(total)
+        n_rejected += int((total > explainer.threshold_).sum())
         both = np.concatenate([totals, total])
         best = np.argsort(-both, kind="stable")[: args.max_rows]
         X = X if kept is None else pd.concat([kept, X])
@@ -548,7 +561,9 @@ def _write_page(args, explainer, chunks):
         raise FileError(f"{args.table} holds names and no rows.")
     title = f"{Path(args.table).name}: the {len(kept):,} least sure rows"
     made = report(explainer, kept, title=title, code=args.command_line)
-    made.to_html(args.output)
+    # It speaks of all rows, not of those that are kept because they are the worst.
+    facts = made.to_dict() | {"n_rows": n_rows, "n_rejected": n_rejected}
+    Report(facts, made.explanation).to_html(args.output)
 
 
 # --- demo ---

@@ -164,7 +164,7 @@ def learn_number(values, weight, is_integer, is_float32):
         "high": python_type(high),
         "percentiles": tuple(percentiles.tolist()),
         "decimals": 0 if is_integer else _decimals_of(values, is_float32),
-        "atoms": _atoms_of(values, weight / weight.sum()),
+        "atoms": tuple(map(python_type, _atoms_of(values, weight / weight.sum()))),
     }
 
 
@@ -191,7 +191,7 @@ def _atoms_of(values, share):
         for array in (share, np.ones_like(share))
     )
     is_atom = (share >= ATOM_SHARE) & (share >= ATOM_RATIO * near / count)
-    return tuple(values[is_atom].tolist())
+    return values[is_atom]
 
 
 def standardise(values, column):

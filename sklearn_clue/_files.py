@@ -9,6 +9,7 @@ import csv
 import gzip
 import io
 import re
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 
@@ -21,9 +22,15 @@ __all__ = []
 
 MISSING = {"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A", "?"}
 _SEPARATORS = (",", ";", "\t", "|")
+READERS = {".parquet": "read_parquet", ".xlsx": "read_excel", ".xls": "read_excel"}
 _SAMPLE = 1 << 16  # characters that tell the separator
 _MOSTLY = 0.9  # numbers in a column above which the rest are mistakes
 
+_NAMED = re.compile(r'"?sep=(.)"?\r?\n')  # what Excel writes above the names
+_SIGNS = "$€£%"  # of currencies and shares, around a number
+_BLANK_THOUSANDS = re.compile(  # 1 234 567,8
+    r"[+-]?\d{1,3}([ '\u00a0\u202f]\d{3})+([.,]\d+)?"
+)
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")  # 3,14
 _COMMA_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")  # 1,234.5
@@ -65,9 +72,21 @@ class TextTable:
             sample = file.read(_SAMPLE)
         if not sample.strip():
             raise FileError(f"{self.path} is empty: a line of names is needed.")
-        self.separator = _find_separator(sample)
+        named = _NAMED.match(sample)
+        self._n_skipped = 0 if named is None else 1
+        self.separator, n_usual = _find_separator(
+            sample[named.end() :] if named else sample
+        )
+        if named:
+            self.separator = named[1]
         records = self._records()
         self.names = list(names) if names else self._read_names(next(records)[1])
+        if self._has_names and len(self.names) < n_usual:
+            raise FileError(
+                f"{self.path}, line 1 has {_words.count(len(self.names), 'field')}, "
+                f"and most lines have {n_usual}. The first line must hold the names "
+                "of the columns: remove what stands above them."
+            )
         # By the first rows for all of the file, so that pieces of it agree.
         some = [field for _, record in islice(records, 200) for field in record]
         has_commas = any(_has_decimal_comma(field.strip()) for field in some)
@@ -112,18 +131,20 @@ class TextTable:
     def _records(self):
         """Line on which each record begins, and its fields."""
         with self._open() as file:
+            for _ in range(self._n_skipped):
+                file.readline()
             blanks = self.separator == " "  # of which several separate like one
             reader = csv.reader(
                 file, delimiter=self.separator, skipinitialspace=blanks, strict=True
             )
-            line = 1
+            line = 1 + self._n_skipped
             try:
                 for record in reader:
                     if blanks and record and not record[-1]:
                         record.pop()  # after blanks at the end of a line
                     if any(field.strip() for field in record):
                         yield line, record
-                    line = reader.line_num + 1
+                    line = reader.line_num + 1 + self._n_skipped
             except (csv.Error, UnicodeError) as error:
                 raise FileError(
                     f"{self.path}, line {line}: {error}. Look for a quotation mark "
@@ -176,7 +197,8 @@ class TextTable:
             if len(record) != len(self.names):
                 others = "the first line" if self._has_names else "--names"
                 raise FileError(
-                    f"{self.path}, line {line} has {len(record)} fields, and {others} "
+                    f"{self.path}, line {line} has "
+                    f"{_words.count(len(record), 'field')}, and {others} "
                     f"{len(self.names)}. Put quotation marks around fields that "
                     f"hold {self.separator!r}."
                 )
@@ -193,6 +215,10 @@ class TextTable:
         forms = []
         has_other = self.separator == ","  # so a comma within a number is no point
         for value in values:
+            if value and (value[0] in _SIGNS or value[-1] in _SIGNS):
+                value = value.strip(_SIGNS + " \u00a0")
+            if _BLANK_THOUSANDS.fullmatch(value):
+                value = re.sub("[ '\u00a0\u202f]", "", value)
             if self.has_commas and _POINT_THOUSANDS.fullmatch(value):
                 value = value.replace(".", "").replace(",", ".")
             elif _COMMA_THOUSANDS.fullmatch(value) and (has_other or "." in value):
@@ -204,7 +230,7 @@ class TextTable:
 
 
 def _find_separator(sample):
-    """The separator that splits most lines alike."""
+    """The separator that splits most lines alike, and into how many fields."""
     best, best_score = ",", (0, 1)
     lines = sample.splitlines(keepends=True)
     if len(sample) == _SAMPLE:
@@ -221,11 +247,11 @@ def _find_separator(sample):
                     lengths.append(len(record))
         except csv.Error:
             continue
-        alike = sum(length == lengths[0] for length in lengths) / len(lengths)
-        score = (round(alike, 2) if lengths[0] > 1 else 0, lengths[0])
+        (usual, n_alike), *_ = Counter(lengths).most_common(1)
+        score = (round(n_alike / len(lengths), 2) if usual > 1 else 0, usual)
         if score > best_score:
             best, best_score = separator, score
-    return best
+    return best, best_score[1]
 
 
 def read_table(path, as_text=(), names=None):
@@ -251,8 +277,7 @@ def read_table(path, as_text=(), names=None):
         What the user should know of how it was read.
     """
     path = Path(path)
-    readers = {".parquet": "read_parquet", ".xlsx": "read_excel", ".xls": "read_excel"}
-    reader = readers.get(path.suffix.lower())
+    reader = READERS.get(path.suffix.lower())
     if reader is None:
         text = TextTable(path, names)
         (frame,) = text.chunks()

@@ -120,10 +120,13 @@ def _headline(facts):
     if explanation and explanation["goal"] == "sure":
         n_rows = len(explanation["rows"])
         n_sure = sum(row["verdict"].startswith("sure") for row in explanation["rows"])
-        whom = f"{n_sure:,} of the {n_rows:,} that are explained here"
-        if n_sure == n_rows == n_rejected:
-            whom = "each of them" if n_rows > 1 else "it"
-        text += f" For {whom}, a change was found that would make the model sure."
+        some = "each" if n_sure == n_rows else f"{n_sure:,}"
+        whom = f"{some} of the {n_rows:,} that are explained here"
+        if n_rows == n_rejected:
+            whom = f"{some} of them" if n_rows > 1 else "it"
+        found = "a change was found" if n_sure else "no change was found"
+        whom = whom if n_sure else "them"
+        text += f" For {whom}, {found} that would make the model sure."
     return text
 
 
@@ -257,11 +260,11 @@ def _calibration_chart(facts):
         )
     else:
         low, labels = 0, ("coverage that is claimed (%)", "true values inside (%)")
-        whose = "those of the model" if found["is_own"] else "normal ones"
+        whose = "the model's own" if found["is_own"] else "of a normal distribution"
         words = (
             "Coverage: how many of the true values lie in intervals around the "
             "predictions, against how many should. Below the dashed line intervals "
-            f"are too narrow, above it too wide. They are {whose}."
+            f"are too narrow, above it too wide. The intervals are {whose}."
         )
     chart = Chart((low, 100), (low, 100), *labels)
     chart.line([(low, low), (100, 100)], "dashed")
@@ -412,6 +415,8 @@ def _limits(facts):
     yield '<section id="limits"><h2>4. What not to conclude</h2><ul>'
     yield from (f"<li>{escape(text)}</li>" for text in _warnings(facts))
     yield "</ul><h3>How this page was made</h3>"
+    yield f'<pre tabindex="0"><code>{escape(facts["code"])}</code></pre>'
+    yield "<details><summary>Settings and versions</summary>"
     yield '<div class="scroll" tabindex="0" role="region" aria-label="Settings"><table>'
     yield "<tbody>"
     for name, value in facts["settings"].items():
@@ -421,8 +426,7 @@ def _limits(facts):
         )
     yield "</tbody></table></div>"
     versions = ", ".join(f"{name} {v}" for name, v in facts["versions"].items())
-    yield f"<p>Versions: {escape(versions)}.</p>"
-    yield f'<pre tabindex="0"><code>{escape(facts["code"])}</code></pre></section>'
+    yield f"<p>Versions: {escape(versions)}.</p></details></section>"
 
 
 def _warnings(facts):

@@ -67,6 +67,7 @@ thead th{font-weight:600;border-top:0;vertical-align:bottom}
 #table td.detail{background:var(--soft);padding:.75rem 1rem}
 td.detail table{margin:.5rem 0}
 td.detail td,td.detail th{max-width:20rem;overflow-wrap:break-word}
+#table td.pictures{min-width:20rem}
 #table img{width:84px;image-rendering:pixelated;border:1px solid;margin-right:.5rem}
 .terms{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(20rem,100%),1fr));
 gap:.6rem 2rem;font-size:.9rem;margin:.5rem 0}
@@ -79,12 +80,12 @@ gap:.6rem 2rem;font-size:.9rem;margin:.5rem 0}
 th button,.name{font:inherit;font-weight:600;color:inherit;background:none;border:0;
 padding:0;text-align:left;cursor:pointer}
 .name{color:var(--accent);text-decoration:underline;overflow-wrap:anywhere;
-min-width:4.5rem}
+min-width:5.5rem}
 .drivers td{white-space:nowrap}
 .drivers th{overflow-wrap:break-word;max-width:20rem}
-#table>thead button::after{content:" \\2195";opacity:.5}
-th[aria-sort=ascending] button::after{content:" \\2191";opacity:1}
-th[aria-sort=descending] button::after{content:" \\2193";opacity:1}
+#table>thead button::after{content:"\\a0\\2195";opacity:.5}
+th[aria-sort=ascending] button::after{content:"\\a0\\2191";opacity:1}
+th[aria-sort=descending] button::after{content:"\\a0\\2193";opacity:1}
 .controls{display:flex;flex-wrap:wrap;gap:.5rem 1rem;align-items:end;margin:.75rem 0}
 .controls label{display:flex;flex-direction:column;font-size:.9rem;max-width:100%}
 .controls label.box{flex-direction:row;gap:.4rem;align-items:center}
@@ -103,7 +104,7 @@ body{padding:.75rem}
 #table>tbody>tr{border-top:2px solid var(--line);padding:.4rem 0}
 #table>tbody>tr>*{padding:.1rem 0;max-width:none}
 #table>tbody>tr>td[data-head]::before{content:attr(data-head) ": ";opacity:.75}
-#table td.words{min-width:0}
+#table td.words,#table td.pictures{min-width:0}
 #table td.detail{padding:.5rem}
 #table td.detail tbody th{max-width:9rem}
 #table td.detail tr>*,.drivers tr>*{padding:.2rem .3rem;font-size:.9rem}
@@ -174,7 +175,7 @@ const columns = [
   {name: data.goal === "sure" ? "what would make it sure" : "what changes",
     key: (r) => r.nChanged, show: (r) => r.words, style: "words"},
   {name: "before, after, difference", key: (r) => r.pictures && r.before[0],
-    nodes: (r) => pictures(r)},
+    nodes: (r) => pictures(r), style: "pictures"},
   {name: "prediction", key: (r) => r.prediction, nodes: (r) => pieces(r.prediction)},
   {name: "truth", key: (r) => r.truth,
     nodes: (r) => [r.truth ?? "–", ...(r.wrong ?
@@ -413,9 +414,12 @@ save.addEventListener("click", () => {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 });
 controls.append(save);
+const terms = document.getElementById("terms");
+if (innerWidth < 640) terms.open = false;
 let usual = STEP;
 window.addEventListener("beforeprint", () => {
   usual = state.limit;
+  terms.open = true;
   state.limit = Infinity;
   update();
 });

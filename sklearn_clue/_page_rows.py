@@ -32,6 +32,8 @@ def section(facts):
     )
     return (
         "<p>A click on the name of a row shows all about it.</p>"
+        '<details id="terms" open><summary>What the words mean</summary>'
+        f'<dl class="terms">{terms}</dl></details>'
         '<div id="controls" class="controls"></div>'
         '<p id="status" role="status" aria-live="polite"></p>'
         '<div class="scroll" tabindex="0" role="region" aria-label="Rows">'
@@ -39,22 +41,21 @@ def section(facts):
         '<p><button type="button" id="more" hidden>Show more rows</button></p>'
         "<noscript><p><strong>Scripts are off, so there is no table to search. "
         f"</strong></p><ul>{sentences}</ul></noscript>"
-        f'<h3>What the words mean</h3><dl class="terms">{terms}</dl>'
     )
 
 
 def _terms(facts):
     """Explain the measures that the table uses, as HTML."""
     if facts["unit"]:
-        words = "0 nats is certain, and 0.69 a coin toss between two classes."
+        words = ". 0 nats is certain, and 0.69 a coin toss between two classes."
     else:
         words = (
-            "in the unit of the target: two of three true values should be nearer to "
+            ", in the unit of the target. Two of three true values should be nearer to "
             "the prediction than that."
         )
     bound = _words.bound(facts)
     bound = f" A row counts as {bound}." if bound else ""
-    yield facts["measure"], f"How unsure the model is, {words}{bound}"
+    yield facts["measure"], f"How unsure the model is{words}{bound}"
     bars = "The bar is as long as the uncertainty before. "
     yield (
         f"{swatch('aleatoric')} aleatoric",
@@ -75,15 +76,16 @@ def _terms(facts):
         yield "percentile", "How many of 100 training rows are below the value."
         yield (
             "distance",
-            "All changes of a row added up, each in standard deviations of its column.",
+            "All changes of a row added up: a number counts in standard deviations of "
+            "its column, and another category as 2.",
         )
     if any(row["plausibility"] is not None for row in facts["rows"]):
         yield (
             "plausibility",
-            "How usual the changed row is: the share of training rows that are no "
-            "more usual. 0 is unlike all of them.",
+            "How well the changed row fits among the training rows: the share of them "
+            "that fit no better. 0.5 is usual, and 0 is unlike all of them.",
         )
-    if facts["goal"] != "sure":
+    if facts["goal"] != "sure" and facts["image_shape"] is None:
         yield (
             "clear change",
             "A category that changes, or a number that moves by 15 percentile points "

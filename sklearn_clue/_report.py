@@ -448,7 +448,7 @@ def _group_words(sentence, unsure):
     what = f"{sentence.rpartition(';')[0]}."
     if unsure == 0:
         return what
-    return f"{what} {_words.percent(unsure)} of them would still be unsure."
+    return f"{what} For {_words.percent(unsure)} of them this is not enough."
 
 
 def _add_truth(facts, y_test, chosen):

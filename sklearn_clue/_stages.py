@@ -53,7 +53,7 @@ class Stages:
         self._clock = clock
         self._taken = {}
         self._stage, self._start, self._share = None, clock(), 0.0
-        self._over = threading.Event()
+        self._lock, self._over = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._keep_drawing, daemon=True)
         self._bar = None
 
@@ -61,7 +61,7 @@ class Stages:
         if sys.stderr.isatty():
             self._bar = tqdm(
                 total=1.0,
-                bar_format="{desc} |{bar}| {postfix}",
+                bar_format="{desc} |{bar}|",
                 file=sys.stderr,
                 dynamic_ncols=True,
                 leave=False,
@@ -78,11 +78,13 @@ class Stages:
     @contextmanager
     def stage(self, name):
         """Time a stage."""
-        self._stage, self._start = name, self._clock()
+        with self._lock:
+            self._stage, self._start = name, self._clock()
         self._draw()
         yield
-        self._taken[name] = self._clock() - self._start
-        self._stage = None
+        with self._lock:
+            self._taken[name] = self._clock() - self._start
+            self._stage = None
 
     def progress(self):
         """Tell which share is done, and the seconds that are left.
@@ -108,7 +110,7 @@ class Stages:
         )
         current = pace * self.expected.get(self._stage, 0.0)
         spent = sum(self._taken.values()) + now
-        # What is late may take as long again.
+        # What is late may take another tenth of what it took.
         left = max(current - now, 0.1 * now) + later
         self._share = max(self._share, spent / (spent + left) if spent else 0.0)
         return self._share, None if now > current + 1 else left
@@ -118,18 +120,18 @@ class Stages:
             self._draw()
 
     def _draw(self):
-        bar = self._bar
-        if bar is None or self._stage is None:
-            return
-        share, left = self.progress()
-        position = 1 + list(self.expected).index(self._stage)
-        bar.n = share
-        bar.set_description_str(
-            f"{self._stage} ({position} of {len(self.expected)})", refresh=False
-        )
-        words = "longer than expected" if left is None else f"about {_duration(left)}"
-        bar.set_postfix_str(words if left is None else f"{words} left", refresh=False)
-        bar.refresh()
+        with self._lock:
+            if self._bar is None or self._stage is None:
+                return
+            share, left = self.progress()
+            position = 1 + list(self.expected).index(self._stage)
+            words = "longer than expected"
+            if left is not None:
+                words = f"about {_duration(left)} left"
+            self._bar.n = share
+            self._bar.set_description_str(
+                f"{self._stage} ({position} of {len(self.expected)}), {words}"
+            )
 
 
 def _duration(seconds):

@@ -209,6 +209,10 @@ def _column_from_polars(series):
     known = ("String", "Categorical", "Enum", "Boolean", "Duration")
     if not (_is_plain(dtype) or kind in known):
         raise TypeError(_unsupported(series.name, dtype))
+    if dtype.is_integer() and series.null_count():  # numpy would have doubles
+        missing = series.is_null().to_numpy()
+        whole = pd.arrays.IntegerArray(series.fill_null(0).to_numpy(), missing)
+        return Column(series.name, whole, dtype)
     values = series.to_numpy()
     if kind == "Enum":
         values = pd.Categorical(values, categories=dtype.categories.to_list())
@@ -369,8 +373,17 @@ def as_numbers(column, unit=None):
     missing = pd.isna(values)
     if inferred(column) == "integer":
         kind = _kind_of_integers(column.name, values[~missing])
-    if kind in "iub" and not missing.any():
-        return np.asarray(values, dtype=np.uint64 if kind == "u" else np.int64)
+    if kind in "iub":
+        there = np.asarray(
+            values[~missing], dtype=np.uint64 if kind == "u" else np.int64
+        )
+        if not missing.any():
+            return there
+        if len(there) and max(abs(int(there.min())), int(there.max())) > 2**53:
+            # A double would round them, and up to more than their dtype can hold.
+            numbers = np.full(len(values), np.nan, dtype=np.longdouble)
+            numbers[~missing] = there
+            return numbers
     if missing.any():
         values = np.where(missing, np.nan, values)
     try:

@@ -41,6 +41,8 @@ FILES = {
     "line ends of Windows": ("name,size\r\nÄrger,1.5\r\nb,2.25\r\n", "utf-8"),
     "blank lines and blanks": ("name, size\n\nÄrger , 1.5\nb,2.25\n\n", "utf-8"),
     "bars": ("name|size\nÄrger|1.5\nb|2.25\n", "utf-8"),
+    "a named separator": ("sep=;\nname;size\nÄrger;1.5\nb;2.25\n", "utf-8"),
+    "signs": ("name;size\nÄrger;1,5 €\nb;2,25 €\n", "utf-8"),
     "blanks": ("name size\nÄrger   1.5 \nb 2.25\n", "utf-8"),
 }
 
@@ -64,6 +66,8 @@ def test_text_files(kind, tmp_path):
         ("a,b\n7,x\n,y\n", [7.0, np.nan]),
         ("a,b\n7,x\nNA,y\n", [7.0, np.nan]),
         ("a,b\n007,x\n12,y\n", [7, 12]),
+        ("a;b\n1 234,5;x\n-12\u00a0345;y\n", [1234.5, -12345.0]),
+        ("a,b\n5 %,x\n$12.5,y\n", [5, 12.5]),
     ],
 )
 def test_numbers(text, values, tmp_path):
@@ -85,6 +89,8 @@ def test_quotes_line_breaks_and_names(tmp_path):
     [
         ("", "is empty"),
         ("1,2\n3,4\n", "line 1 holds numbers only: 1, 2"),
+        ("Sales of 2020\na,b\n1,2\n3,4\n", "line 1 has 1 field, and most lines have 2"),
+        ("a,b\nx,1\ny\n", "line 3 has 1 field, and the first line 2"),
         ('a,b\n"x\ny",1\nz,2,3\n', "line 4 has 3 fields, and the first line 2"),
         ('a,b\nx,1\n"z,2\n', "line 3: unexpected end of data"),
         ("a,b\n" + "x,1\n" * 999 + "x,n.a.\n", "line 1001.*>99 % of the column"),
@@ -350,7 +356,11 @@ def test_report(quick, patients, tmp_path, capsys):
     path = tmp_path / "rows.html"
     args = ["explain", str(out["joblib"]), str(patients), "-o", str(path)]
     assert main([*args, "--max-rows", "20"]) == 0
-    assert "the 20 least sure rows" in path.read_text(encoding="utf-8")
+    page = path.read_text(encoding="utf-8")
+    n_rejected = written[0]["rejected"].sum()
+    assert "the 20 least sure rows" in page and "Of 300 rows that" in page
+    assert f"decide on {n_rejected} (" in page
+    assert f"{n_rejected - 20} rejected ones left out" in page
 
     # And reports on other rows.
     args = ["report", str(patients), "--target", "outcome", "--load"]
@@ -371,10 +381,11 @@ def test_report_on_other_rows(quick, patients, tmp_path, capsys):
     new = write(tmp_path / "new.csv", "".join(lines[:41]))
     path, facts = tmp_path / "page.html", tmp_path / "facts.json"
     args = ["report", str(patients), "--target", "cost", "--drop", "outcome"]
-    args += ["-o", str(path), "--json", str(facts), "--rows", str(new)]
+    args += ["-o", str(path), "--json", str(facts), "--rows", str(new), "--neighbors"]
     assert main(args) == 0
     facts = json.loads(facts.read_text())
     assert facts["n_rows"] == 40 and facts["quality"] is not None
+    assert all("neighbor" in row for row in facts["explanation"]["rows"])
     write(new, "dose,age\n1,2\n")
     assert main(args) == 2
     assert "--rows: there is no column 'ward'" in capsys.readouterr().err
@@ -408,6 +419,13 @@ def test_what_explain_refuses(quick, patients, tmp_path, capsys):
     assert "must end in .csv, .json or .html" in capsys.readouterr().err
     assert main([*args, str(tmp_path / "out.csv")]) == 2
     assert "there is no column 'years'" in capsys.readouterr().err
+    other = ["explain", str(model), "t.parquet", "-o", str(tmp_path / "out.csv")]
+    assert main(other) == 2
+    assert "reads text files only" in capsys.readouterr().err
+    bare = write(tmp_path / "bare.csv", "1,1\n2,2\n")
+    other = ["explain", str(model), str(bare), "-o", str(tmp_path / "bare.json")]
+    assert main([*other, "--names", "years,dose"]) == 0
+    assert len(json.loads((tmp_path / "bare.json").read_text())) == 2
     new = write(tmp_path / "new.csv", "dose,years\n1,1\n2,two\n")
     assert main(["explain", str(model), str(new), "-o", str(tmp_path / "o.csv")]) == 2
     assert "line 3, column 'years': 'two' is not a number" in capsys.readouterr().err

@@ -128,10 +128,9 @@ def test_words(text, step, words):
 
 
 def test_longer_than_nanoseconds_can_count():
-    X = pd.DataFrame({"age": np.array([10**10, 2 * 10**10], dtype="m8[s]")})
-    if X["age"].dtype == "m8[s]":  # pandas 1 refuses it by itself
-        with pytest.raises(ValueError, match="'age'.*number of days"):
-            TabularEncoder().fit(X)
+    X = np.array([[10**10], [2 * 10**10]], dtype="m8[s]")
+    with pytest.raises(ValueError, match="'x0'.*number of days"):
+        TabularEncoder().fit(X)
 
 
 def test_durations_that_became_numbers_are_refused_and_the_other_way_round():
@@ -176,12 +175,11 @@ def _visits(n_rows=160):
 
 
 def _in(container, X):
+    waits = [wait.to_pytimedelta() for wait in X["wait"]]
     if container == "objects":
-        waits = [wait.to_pytimedelta() for wait in X["wait"]]
         return X.assign(wait=pd.Series(waits, dtype=object, index=X.index))
     if container == "polars":
-        columns = {name: X[name].tolist() for name in X}
-        return pl.DataFrame(columns)
+        return pl.DataFrame({"wait": waits, "ward": X["ward"].tolist()})
     return X
 
 

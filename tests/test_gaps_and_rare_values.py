@@ -93,6 +93,23 @@ def test_gaps_of_every_dtype_come_back(values, dtype):
         assert_frame_equal(decoded, X)
 
 
+@pytest.mark.skipif(
+    np.finfo(np.longdouble).nmant < 63, reason="long doubles are doubles here"
+)
+@pytest.mark.parametrize("dtype", ["Int64", "UInt64", object, pl.Int64(), pl.UInt64()])
+def test_long_integers_beside_a_gap_come_back(dtype):
+    """As doubles they would be rounded, and the largest to more than there is."""
+    values = [2**63 - 1, None, 2**63 - 2, 2**63 - 99]
+    if hasattr(dtype, "base_type"):
+        X = pl.DataFrame({"v": pl.Series(values, dtype=dtype)})
+    else:
+        X = pd.DataFrame({"v": pd.Series(values, dtype=dtype)})
+    encoder = TabularEncoder().fit(X)
+    assert encoder.schema_.columns[0].high == 2**63 - 1
+    back = encoder.inverse_transform(encoder.transform(X))
+    assert [None if pd.isna(v) else v for v in back["v"]] == values
+
+
 def test_weightless_rows_have_no_gaps():
     encoder = TabularEncoder().fit(GAPS, sample_weight=[1, 0, 1])
     assert [column.has_gap for column in encoder.schema_] == [False, True]

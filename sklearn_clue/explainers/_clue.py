@@ -759,7 +759,9 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
         use_slopes = self._provider_has_slopes()
         if use_slopes and hasattr(self, "generator_"):
             proposers.append("latents" if self.keep_noise is False else "noise")
-        return self._sure_search(proposers=proposers, use_slopes=use_slopes)
+        return self._sure_search(
+            proposers=proposers, use_slopes=use_slopes, fit_slopes=True
+        )
 
     def _fit_method(self, problem, usual):
         super()._fit_method(problem, usual)

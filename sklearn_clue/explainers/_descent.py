@@ -9,7 +9,7 @@ is near enough to these is plausible.
 
 import torch
 
-from sklearn_clue.explainers._yardstick import join, replaced
+from sklearn_clue.explainers._yardstick import TOLL, join, replaced
 
 # The tangent is trusted so far, in standard deviations of a column, at first.
 REACH = 1.0
@@ -128,12 +128,14 @@ def _nearest_by_tangent(yardstick, here, slope, reach, excess, low, high):
     most = torch.minimum(high[rows][:, free], now + reach[:, None])
     least, most = torch.minimum(least, now), torch.maximum(most, now)
     room = yardstick.target[rows] - excess - here.uncertainty + (tilt * now).sum(1)
-    anchors, gap = _anchors(yardstick, here)
+    anchors, gap, toll = _anchors(yardstick, here)
     spread = gap.new_zeros(1, len(gap), len(free))
     if anchors is not None:
-        fixed = (x[:, None] - anchors).abs().mean(1).sum(1)
+        # What the columns that stay as they are need of it is gone.
+        x0 = yardstick.problem.x0[rows]
+        whole = (x[:, None] - anchors).abs().mean(1) + toll[:, None] * (x - x0).abs()
+        gap = gap - whole.sum(1) + whole[:, free].sum(1)
         anchors = anchors[:, :, free]
-        gap = gap - fixed + (now[:, None] - anchors).abs().mean(1).sum(1)
     # A piecewise linear function is least at a kink or at an end.
     points = torch.stack([own, now, least, most])
     if anchors is not None:
@@ -142,7 +144,7 @@ def _nearest_by_tangent(yardstick, here, slope, reach, excess, low, high):
     cost = yardstick.price[rows][:, free] * (points - own).abs()
     if anchors is not None:
         spread = sum((points - anchor).abs() for anchor in anchors.unbind(1))
-        spread = spread / anchors.shape[1]
+        spread = spread / anchors.shape[1] + toll[:, None] * (points - own).abs()
     # In units of the steepest column, so that multipliers have no unit.
     unit = tilt.abs().amax(1).clamp_min(1e-12)
     rise = (tilt / unit[:, None]) * points
@@ -158,12 +160,18 @@ def _nearest_by_tangent(yardstick, here, slope, reach, excess, low, high):
 
 
 def _anchors(yardstick, here):
-    """The five nearest training rows, and how far from them one may be on average."""
-    gap = yardstick.max_gap[here.rows]
-    if yardstick.stored is None or not torch.isfinite(gap).any():
-        return None, gap
+    """The five nearest training rows, and how far from them one may be on average.
+
+    The last is the share of the distance that counts as well, see `TOLL`.
+    """
+    gap, spare = yardstick.gap_limits(here.rows)
+    if not yardstick.looks_around or not torch.isfinite(gap).any():
+        return None, torch.full_like(gap, torch.inf), None
     anchors, now = yardstick.nearest(here.x, here.rows)
-    return anchors, torch.maximum(gap, now)
+    distance = yardstick.distance(here.x, here.rows)
+    toll = torch.where(TOLL * distance < spare, TOLL, 0.0)
+    gap = torch.where(toll > 0, gap + spare, gap)
+    return anchors, torch.maximum(gap, now + toll * distance), toll
 
 
 class LinearProgram:

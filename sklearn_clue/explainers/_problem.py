@@ -156,7 +156,11 @@ class SearchProblem:
     @property
     def before(self):
         """Uncertainty and prediction of the rows themselves."""
-        if self._before is None:
+        if self._before is None and self._tables is not None:
+            # As they are, though they may lie outside of the ranges they may move in.
+            _, shown = self._tables
+            self._before = as_tensors(*self.provider.uncertainty_of_rows(shown))
+        elif self._before is None:
             with torch.no_grad():
                 self._before = self.judge(self.x0, torch.arange(len(self)))
         return self._before

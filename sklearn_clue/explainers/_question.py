@@ -8,7 +8,9 @@ import numpy as np
 import torch
 
 from sklearn_clue._tables import take
+from sklearn_clue._torch import one_thread
 from sklearn_clue._validation import Interval, StrOptions, check_is_fitted
+from sklearn_clue.explainers._density import UsualDensity, usual_densities
 from sklearn_clue.explainers._neighbors import StoredRows
 from sklearn_clue.explainers._results import Found
 from sklearn_clue.explainers._sure import find_sure_rows
@@ -24,8 +26,8 @@ class SureSearch:
     target : float
         Largest uncertainty of a sure row, in the unit of the search.
 
-    stored : StoredRows or None
-        Training rows.
+    stored : StoredRows, UsualDensity or None
+        What is kept of the training rows.
 
     n_explanations : int
         Answers per row.
@@ -89,9 +91,14 @@ class AsksForSureRows:
         self._usual_parts = np.stack(usual, axis=1)
         self._sure_level = 1 - self.rejection_rate
         parts = np.stack([part.numpy() for part in problem.before[0]], axis=1)
-        self._stored = None
-        if self._image_shape is None and self.n_neighbors:
+        self._stored = self._usual_density = None
+        if self._image_shape is not None:
+            return
+        if self.n_neighbors:
             self._stored = StoredRows(problem.x0.numpy(), parts)
+        else:
+            with one_thread():
+                self._usual_density = usual_densities(problem.model, problem.x0.numpy())
 
     def _takes_values(self):
         return True
@@ -106,7 +113,7 @@ class AsksForSureRows:
     def _sure_search(self, **settings):
         return SureSearch(
             self._target(),
-            self._stored_rows(),
+            self._measure(),
             self.n_explanations,
             demand=self.min_plausibility,
             max_distance=self.max_distance,
@@ -122,12 +129,19 @@ class AsksForSureRows:
         stored.uncertainty = stored.uncertainty @ weights_of_parts(self.uncertainty)
         return stored
 
+    def _measure(self):
+        """What tells plausibility: stored rows, the generator's density, or None."""
+        usual = getattr(self, "_usual_density", None)
+        if self._stored is None and usual is not None:
+            return UsualDensity(usual, self._model())
+        return self._stored_rows()
+
     def _describe_sure(self, problem, before, after):
         """What an explanation says of sure rows."""
-        unit, stored = unit_of(self._provider), self._stored_rows()
+        unit, measure = unit_of(self._provider), self._measure()
         facts = {"target": unit * self._target()}
-        if stored is not None:
-            own, theirs = (stored.plausibility(rows.x) for rows in (before, after))
+        if measure is not None:
+            own, theirs = (measure.plausibility(rows.x) for rows in (before, after))
             facts |= {"plausibility_before": own, "plausibility": theirs}
             least = self.min_plausibility
             if least is not None:

@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import torch
 
+from sklearn_clue.explainers._by_values import ValuesYardstick, improve_by_values
 from sklearn_clue.explainers._columns import ColumnMoves, propose_columns
 from sklearn_clue.explainers._descent import approach, slopes_towards
 from sklearn_clue.explainers._latents import propose_latents
+from sklearn_clue.explainers._neighbors import StoredRows
 from sklearn_clue.explainers._polish import (
     draw_back,
     put_back,
@@ -39,6 +41,9 @@ N_POLISH = 2
 # The same without slopes.
 N_PUT_BACK_BLIND = 10
 N_POLISH_BLIND = 3
+
+# Where rows differ by less, they have been rounded.
+SAME = 1e-6
 
 # Columns of an answer cost so many times more in the next one; and so many searches
 # may end at an answer that is there already.
@@ -75,6 +80,7 @@ def find_sure_rows(
     n_explanations=1,
     proposers=("neighbors", "columns", "noise"),
     use_slopes=None,
+    fit_slopes=False,
 ):
     """Find for each row the nearest row that the model is sure about.
 
@@ -86,8 +92,9 @@ def find_sure_rows(
     target : float
         Largest uncertainty of a sure row.
 
-    stored : StoredRows or None, default=None
-        Training rows; without them there are no neighbours and no plausibility.
+    stored : StoredRows, UsualDensity or None, default=None
+        Training rows; without rows there are no neighbours, and without a density
+        there is no plausibility either.
 
     demand : "row", float or None, default=None
         Least plausibility: that of the row but at most 0.5, a number, or none.
@@ -112,6 +119,9 @@ def find_sure_rows(
     use_slopes : bool or None, default=None
         None if the problem has slopes.
 
+    fit_slopes : bool, default=False
+        Whether to fit slopes to the judgements of a search that uses none.
+
     Returns
     -------
     found : SureRows
@@ -120,8 +130,9 @@ def find_sure_rows(
         less sure than the row itself. Rows that are sure already come back as they
         are.
     """
-    yardstick = Yardstick(problem, target, stored, demand, max_distance, margin)
     use_slopes = problem.is_differentiable if use_slopes is None else use_slopes
+    measure = ValuesYardstick if fit_slopes and not use_slopes else Yardstick
+    yardstick = measure(problem, target, stored, demand, max_distance, margin)
     x0 = problem.x0
     everyone = torch.arange(len(x0))
     itself = Candidates(
@@ -149,14 +160,15 @@ class _Search:
         """Collect proposals and note whose they are."""
         yardstick, rows, stored = self.yardstick, self.rows, self.yardstick.stored
         proposals, neighbors = [self.itself], None
-        if stored is not None:
+        if isinstance(stored, StoredRows):
             neighbors = self._neighbors(n_neighbors)
         if "neighbors" in proposers and neighbors is not None:
             proposals.append(neighbors)
         yardstick.is_rough = self.use_slopes  # what slopes improve is judged anew
         yardstick.level_rough(rows, self.itself.uncertainty)
-        if "columns" in proposers and stored is not None:
-            moves = ColumnMoves(yardstick.problem.schema, stored.x)
+        if "columns" in proposers:
+            x = stored.x if isinstance(stored, StoredRows) else None
+            moves = ColumnMoves(yardstick.problem.schema, x)
             slope = None
             if self.use_slopes:
                 slope = slopes_towards(yardstick, self.itself, neighbors)
@@ -192,7 +204,7 @@ class _Search:
         # The predictor has been asked about them already, unless constraints change
         # them now.
         with torch.no_grad():
-            is_same = (yardstick.problem.valid(x, rows) == x).all(1)
+            is_same = (yardstick.problem.valid(x, rows) - x).abs().amax(1) < SAME
         judged = yardstick.judge(x, rows, ask=~is_same)
         return judged._replace(
             uncertainty=torch.where(is_same, known, judged.uncertainty)
@@ -254,7 +266,12 @@ class _Search:
         if not self.use_slopes:
             best = yardstick.best(proposals, N_PUT_BACK_BLIND, source)
             stuck = self._least_uncertain(proposals)
-            return join([put_back(yardstick, proposals.keep(best)), stuck])
+            chosen = proposals.keep(best)
+            if isinstance(yardstick, ValuesYardstick):
+                lean = improve_by_values(yardstick, chosen, source[best])
+            else:
+                lean = put_back(yardstick, chosen)
+            return join([lean, stuck])
         best = yardstick.best(proposals, N_PUT_BACK, source)
         yardstick.is_rough = True
         lean = put_back_by_slope(yardstick, proposals.keep(best))

@@ -252,7 +252,7 @@ class Study:
             self.threshold,
         )
         pairs = self._pick(pick, n_questions, n_sure, explainers, rng)
-        rows_of = self._check_tables(explainers, len(pairs))
+        rows_of = self._check_tables(explainers, pairs)
         context, test, sure_row = pick_example(self._pool, pairs, rng)
         rows_of |= self._draw_rows(explainers, pairs, (test, sure_row), rng)
         width = max(2, len(str(len(pairs))))
@@ -520,16 +520,16 @@ class Study:
             pick_pairs(self._pool, n_sure, n_questions - n_sure, rng)
         )  # whose order says nothing about the answers
 
-    def _check_tables(self, explainers, n_questions):
+    def _check_tables(self, explainers, pairs):
         """Read the rows that people have picked, by name of the method."""
         tables = {}
         for name, rows in explainers.items():
             if not is_table(rows):
                 continue
-            if len(rows) != n_questions:
+            if len(rows) != len(pairs):
                 raise ValueError(
                     f"{name!r} holds {len(rows)} rows, but the study asks "
-                    f"{n_questions} questions. Give one row for each of them, in the "
+                    f"{len(pairs)} questions. Give one row for each of them, in the "
                     "order of study.contexts."
                 )
             rows = tables[name] = self._judge._check_rows(rows, reset=False)
@@ -541,6 +541,14 @@ class Study:
                     f"{name!r} holds rows that the model is unsure about, at the "
                     f"positions {listing(unsure.tolist())}. Participants are told that "
                     "the model is sure about them: have others picked."
+                )
+            asked = self._pool.encoded[pairs[:, 1]]
+            same = np.isclose(self.encode(rows)[:, None], asked).all(axis=2).any(axis=1)
+            if same.any():
+                raise ValueError(
+                    f"{name!r} holds rows that a question asks about, at the positions "
+                    f"{listing(np.flatnonzero(same).tolist())}. The answer would be "
+                    "given away: have others picked."
                 )
         return tables
 

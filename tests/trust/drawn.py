@@ -7,8 +7,11 @@ explanation to what the package promises. To repeat a failure, in this folder:
 >>> drawn.check(drawn.draw(17))  # doctest: +SKIP
 """
 
+import json
 import warnings
 from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ import torch
 from scipy.special import entr
 from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -38,9 +42,15 @@ from sklearn_clue import (
     DeepEnsembleClassifier,
     DeepEnsembleRegressor,
     LocalSensitivityExplainer,
+    NeighborExplainer,
     TabularEncoder,
     VAEEncoder,
 )
+
+try:
+    import pyarrow
+except ImportError:  # whose dtypes are then replaced by the plain ones
+    pyarrow = None
 
 N_EXPLAINED = 3
 
@@ -96,10 +106,28 @@ def _integers(rng, n_rows, dtype):
 
 NUMBERS = ["float64", "float64", "float32", "int64", "int8", "uint8", "int16", "uint64"]
 NULLABLE = ["Int64", "Int8", "UInt16", "Float64", "Float32"]
+DURATIONS = ["duration", "duration objects"]
 WORDS = ["object", "string", "category", "ordered", "bool", "boolean"]
+ARROW = [
+    f"{name}[pyarrow]"
+    for name in ("int64", "double", "string", "bool", "duration[us]", "decimal")
+]
+# What stands in for a dtype of pyarrow where that is not installed.
+PLAIN = {"int64": "Int64", "double": "Float64", "string": "string", "bool": "boolean"}
+PLAIN |= {"duration[us]": "duration", "decimal": "float64"}
 
 
 def _column(rng, n_rows, kind):
+    if kind in ARROW:
+        plain = PLAIN[kind.removesuffix("[pyarrow]")]
+        values = pd.Series(_column(rng, n_rows, plain))
+        return values if pyarrow is None else values.astype(_arrow_dtype(kind))
+    if kind in DURATIONS:
+        size = rng.choice([1, 1_000_000, 60_000_000, 86_400_000_000]).item()
+        counts = rng.integers(-3, 10 ** rng.integers(1, 5), n_rows) * size
+        values = counts.astype("timedelta64[us]")
+        values = values.tolist() if kind == "duration objects" else values
+        return pd.Series(values, dtype=object if kind != "duration" else "m8[ns]")
     if kind in NUMBERS + NULLABLE:
         plain = kind.lower()
         if "float" in plain:
@@ -120,6 +148,53 @@ def _column(rng, n_rows, kind):
     return pd.Categorical(values, words, ordered=kind == "ordered")
 
 
+def _arrow_dtype(kind):
+    if kind.startswith("decimal"):
+        return pd.ArrowDtype(pyarrow.decimal128(30, 6))
+    return kind
+
+
+def _with_gaps(rng, cells):
+    """A column some of whose values are missing, if its dtype knows of that."""
+    if cells.dtype.kind in "iub" and isinstance(cells.dtype, np.dtype):
+        return cells
+    is_gap = rng.random(len(cells)) < rng.choice([0.1, 0.5])
+    is_gap[:2] = False, True
+    if cells.dtype != object:
+        return cells.mask(is_gap)
+    blank = [None, np.nan, pd.NA][rng.integers(3)]
+    return cells.astype(object).mask(is_gap, blank)
+
+
+def is_duration(cells):
+    """Whether a column of pandas holds durations, by dtype or as objects."""
+    objects = ("timedelta", "timedelta64")
+    return cells.dtype.kind == "m" or (
+        cells.dtype == object
+        and pd.api.types.infer_dtype(cells, skipna=True) in objects
+    )
+
+
+def is_number(cells):
+    """Whether a column of pandas holds numbers, of which durations are some."""
+    return (
+        cells.dtype.kind in "iuf"
+        or str(cells.dtype).startswith("decimal")
+        or is_duration(cells)
+    )
+
+
+def as_floats(values):
+    """Numbers and durations as floats, with NaN for what is missing."""
+    nanosecond = pd.Timedelta(1, "ns")
+    numbers = [
+        np.nan if pd.isna(v) else pd.Timedelta(v) / nanosecond
+        if isinstance(v, timedelta) else float(v)
+        for v in values
+    ]  # fmt: skip
+    return np.array(numbers, dtype=float)
+
+
 NAMES = ["age", "income in €", "x0", "x1", "0", "", "a__b", "Größe", "<b>"]
 
 
@@ -135,22 +210,30 @@ def _index(rng, n_rows):
     }[rng.integers(5)]()
 
 
-def _table(rng, container, only_numbers):
+def _table(rng, container, only_numbers, may_have_gaps):
     n_rows, n_columns = rng.integers(25, 50), rng.integers(2, 6)
     if container == "numpy":
         dtype = rng.choice(["float64", "float32", "int64", "int16"])
         values = [_column(rng, n_rows, dtype) for _ in range(n_columns)]
-        return pd.DataFrame(dict(enumerate(values))).add_prefix("x").astype(dtype)
-    kinds = NUMBERS + (NULLABLE if container == "pandas" else [])
-    if not only_numbers:
-        kinds = kinds + (WORDS if container == "pandas" else ["object", "bool"]) * 2
-    frame = pd.DataFrame(
-        {
-            j: pd.Series(_column(rng, n_rows, rng.choice(kinds)))
-            for j in range(n_columns)
-        }
-    )
-    frame.columns = rng.permutation(NAMES)[:n_columns].tolist()
+        frame = pd.DataFrame(dict(enumerate(values))).add_prefix("x").astype(dtype)
+    else:
+        kinds = NUMBERS + (NULLABLE if container == "pandas" else [])
+        if not only_numbers:
+            others = WORDS if container == "pandas" else ["object", "bool"]
+            spans = DURATIONS if container == "pandas" else DURATIONS[:1]
+            kinds = kinds + others * 2 + spans * 2
+            kinds = kinds + (ARROW if container == "pandas" else [])
+        frame = pd.DataFrame(
+            {
+                j: pd.Series(_column(rng, n_rows, rng.choice(kinds)))
+                for j in range(n_columns)
+            }
+        )
+        frame.columns = rng.permutation(NAMES)[:n_columns].tolist()
+    if may_have_gaps and rng.random() < 0.5:
+        for j in range(n_columns):
+            if rng.random() < 0.6:
+                frame.isetitem(j, _with_gaps(rng, frame.iloc[:, j]))
     if container == "pandas":
         frame.index = _index(rng, n_rows)
     return frame
@@ -163,13 +246,20 @@ def in_container(frame, container):
     if container == "polars":
         import polars as pl
 
-        return pl.DataFrame(
-            {
-                name: cells.to_numpy() if cells.dtype.kind in "iufb" else cells.tolist()
-                for name, cells in frame.items()
-            }
-        )
+        return pl.DataFrame({name: _for_polars(cells) for name, cells in frame.items()})
     return frame
+
+
+def _for_polars(cells):
+    if cells.dtype.kind in "iufb" and not cells.isna().any():
+        return cells.to_numpy()
+    if cells.dtype.kind == "m":
+        return cells.to_numpy().astype("timedelta64[ns]")
+    import polars as pl
+
+    values = [None if pd.isna(value) else value for value in cells.tolist()]
+    dtypes = {"float64": pl.Float64, "float32": pl.Float32}
+    return pl.Series(values, dtype=dtypes.get(str(cells.dtype)))
 
 
 # Models -----------------------------------------------------------------------------
@@ -217,7 +307,7 @@ def _steps(rng):
         QuantileTransformer(n_quantiles=9),
         PCA(),
     ]
-    return [choice[i] for i in rng.permutation(len(choice))[: rng.integers(0, 3)]]
+    return [choice[i] for i in rng.permutation(len(choice))[: rng.choice([0, 0, 1, 2])]]
 
 
 def one_way_steps():
@@ -232,9 +322,19 @@ def one_way_steps():
     ]
 
 
-def _model(rng, only_numbers, is_classification, steps):
+def pass_gaps(steps):
+    """Whether missing values survive the steps, or are filled by one."""
+    for step in steps:
+        if isinstance(step, SimpleImputer):
+            return True
+        if isinstance(step, PCA | FunctionTransformer):
+            return False
+    return True
+
+
+def _model(rng, frame, only_numbers, is_classification, steps):
     seed = int(rng.integers(1000))
-    kind = rng.integers(3)
+    kind = rng.integers(4)
     settings = {"hidden_layer_sizes": (4,), "random_state": seed}
     if kind == 0 and not steps:  # has an encoder of its own
         ensemble = (
@@ -245,15 +345,25 @@ def _model(rng, only_numbers, is_classification, steps):
         model = (
             LogisticRegression() if kind < 2 else MLPClassifier(**settings, max_iter=3)
         )
+        if kind == 3:
+            model = RandomForestClassifier(5, max_depth=3, random_state=seed)
     else:
         model = MLPRegressor(**settings, max_iter=3)
-    encoder = [] if only_numbers and rng.random() < 0.5 else [TabularEncoder()]
+    has_gaps = frame.isna().to_numpy().any()
+    may_be_bare = only_numbers and not has_gaps
+    encoder = [] if may_be_bare and rng.random() < 0.5 else [TabularEncoder()]
     parts = [*(clone(step) for step in steps), *encoder, model]
     model = make_pipeline(*parts) if len(parts) > 1 else model
     if not is_classification:
         other = clone(model)
         return [model, _reseeded(other, seed + 1)]
     return model
+
+
+def has_slope(model):
+    """Whether a model, or the last step of a pipeline, is no forest."""
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    return not isinstance(last, RandomForestClassifier)
 
 
 def parts_of(model):
@@ -272,8 +382,8 @@ def _reseeded(model, seed):
 def _target(rng, frame, is_classification):
     score = rng.normal(size=len(frame))
     for _, cells in frame.items():
-        codes = pd.factorize(cells)[0] if cells.dtype.kind not in "iuf" else cells
-        codes = np.asarray(codes, dtype=float)
+        codes = as_floats(cells) if is_number(cells) else pd.factorize(cells)[0]
+        codes = np.nan_to_num(np.asarray(codes, dtype=float))
         score += rng.normal() * (codes - codes.mean()) / (codes.std() + 1e-9)
     if not is_classification:
         return score * 10.0 ** rng.integers(-2, 4) + rng.choice([0, 50])
@@ -300,8 +410,11 @@ def _constraints(rng, frame):
         chance = rng.random()
         if chance < 0.25:
             immutable.append(name)
-        elif chance < 0.6 and cells.dtype.kind in "iuf":
-            low, high = sorted(cells.iloc[rng.integers(len(cells), size=2)].tolist())
+        elif chance < 0.6 and is_number(cells):
+            known = cells.dropna()
+            low, high = sorted(known.iloc[rng.integers(len(known), size=2)].tolist())
+            if isinstance(low, Decimal):
+                low, high = float(low), float(high)
             ranges[name] = [
                 (low, high),
                 (None, high),
@@ -337,7 +450,8 @@ def draw(seed, *, one_way=False):
         lossy = one_way_steps()
         steps.insert(rng.integers(len(steps) + 1), lossy[rng.integers(len(lossy))])
     only_numbers = container == "numpy" or bool(steps) or rng.random() < 0.3
-    frame = _table(rng, container, only_numbers)
+    may_have_gaps = not one_way and pass_gaps(steps)
+    frame = _table(rng, container, only_numbers, may_have_gaps)
     is_classification = rng.random() < 0.7
     y = _target(rng, frame, is_classification)
     # Where columns are mixed, constraints on single ones are refused.
@@ -354,21 +468,25 @@ def draw(seed, *, one_way=False):
         "batch_size": int(rng.integers(1, 9)),
         **constraints,
     }
-    model = _model(rng, only_numbers, is_classification, steps)
+    model = _model(rng, frame, only_numbers, is_classification, steps)
     if settings["uncertainty"] not in parts_of(model):
         settings["uncertainty"] = "total"  # see `test_a_part_that_is_always_zero`
-    if rng.random() < 0.25:
+    chance = rng.random()
+    if chance < 0.2 and has_slope(model):
         explainer = LocalSensitivityExplainer(
             model, step_size=float(rng.choice([0.1, 1.0])), **settings
         )
+    elif chance < 0.4:
+        explainer = NeighborExplainer(model, **settings)
     else:
-        vae = VAEEncoder(2, (4,), max_iter=1)
+        weights = [None, 0.1, 1.0, 5.0] if has_slope(model) else [None]
         explainer = CLUEExplainer(
             model,
-            vae if rng.random() < 0.3 else PCAGenerator(),
-            distance_weight=float(rng.choice([0.1, 1.0, 5.0])),
+            VAEEncoder(2, (4,), max_iter=1) if rng.random() < 0.3 else PCAGenerator(),
+            distance_weight=weights[rng.integers(len(weights))],
             max_iter=3,
             n_explanations=int(rng.integers(1, 3)),
+            fill_missing=bool(rng.random() < 0.3),
             random_state=seed,
             **settings,
         )
@@ -412,6 +530,7 @@ def check(case):
         if explanation.note is not None:  # the predictor's rows, not the user's
             return explanation.note
         check_rows(case, given, explanation)
+        check_words(explanation)
         check_constraints(case, given, explanation)
         check_answers(case, given, explanation)
         check_order_and_batch(case, given, explanation)
@@ -433,21 +552,22 @@ def check_rows(case, given, explanation):
         assert found.schema == given.schema and found.shape == given.shape
     old, shown, new = (as_frame(X) for X in (given, explanation.X, found))
     assert identical(old, shown).all()
-    assert not pd.isna(new).to_numpy().any()
+    was_gap, is_gap = pd.isna(old).to_numpy(), pd.isna(new).to_numpy()
+    assert not (is_gap & ~was_gap).any(), "a gap was made"
+    if not getattr(case.explainer, "fill_missing", False):
+        assert (is_gap == was_gap).all(), "a gap was filled"
     everything = as_frame(case.X)
     for j in new:
-        kind = case.frame.dtypes.iloc[j].kind
-        if kind in "iuf":
-            numbers = np.array(new[j].tolist(), dtype=float)
-            assert np.isfinite(numbers).all()
+        values = case.frame.iloc[:, j]
+        if is_number(values):
+            assert np.isfinite(as_floats(new[j].dropna())).all()
         else:
-            values = case.frame.iloc[:, j]
-            known = set(everything[j])
+            known = set(everything[j].dropna())
             if isinstance(values.dtype, pd.CategoricalDtype):
                 known |= set(values.cat.categories)
-            if values.dtype.kind == "b" or values.dtype == "boolean":
+            if values.dtype.kind == "b":
                 known |= {False, True}
-            assert set(new[j]) <= known
+            assert set(new[j].dropna()) <= known
     # A column whose encoded cells did not move is the same to the last bit. Steps
     # before the encoder may round, and encoded cells in single precision hide moves.
     is_double = not case.steps and "float32" not in map(str, case.frame.dtypes)
@@ -477,6 +597,8 @@ def check_constraints(case, given, explanation):
     for name, allowed in case.constraints.get("feature_ranges", {}).items():
         j = names.index(name)
         for before, after in zip(old[j], new[j], strict=True):
+            if pd.isna(after) or (isinstance(allowed, str) and pd.isna(before)):
+                continue
             if allowed == "increase":
                 assert after >= before, f"{name!r} fell"
             elif allowed == "decrease":
@@ -484,7 +606,25 @@ def check_constraints(case, given, explanation):
             else:
                 low, high = allowed
                 assert low is None or after >= low, f"{name!r} = {after} < {low}"
+                high = None if high == np.inf else high
                 assert high is None or after <= high, f"{name!r} = {after} > {high}"
+
+
+def check_words(explanation):
+    """Whatever is in the rows can be told, and the verdict is that of the figures."""
+    json.dumps(explanation.to_dict(), allow_nan=False)
+    assert len(explanation.summary().splitlines()) == len(explanation)
+    if explanation.target is None:  # the paper's question, which has no verdict
+        return
+    before, after = (np.asarray(judged) for judged in explanation._judged)
+    target = explanation.target
+    np.testing.assert_array_equal(explanation.is_sure, after <= target * (1 + 1e-9))
+    old, new = as_frame(explanation.X), as_frame(explanation.counterfactuals)
+    np.testing.assert_array_equal(explanation.n_changed, (~identical(old, new)).sum(1))
+    np.testing.assert_allclose(
+        explanation.contributions.sum(1), before - after, rtol=1e-5, atol=1e-6
+    )
+    assert not explanation.contributions[identical(old, new)].any()
 
 
 def check_answers(case, given, explanation):
@@ -509,9 +649,10 @@ def check_answers(case, given, explanation):
             np.testing.assert_allclose(prediction, own, rtol=1e-5, atol=1e-8)
             continue
         proba = models.predict_proba(rows)
-        np.testing.assert_allclose(
-            parts.total, entr(proba).sum(1), rtol=1e-5, atol=1e-6
-        )
+        if has_slope(models):  # forests tell more than their probabilities
+            np.testing.assert_allclose(
+                parts.total, entr(proba).sum(1), rtol=1e-5, atol=1e-6
+            )
         ordered = np.sort(proba, axis=1)
         is_tie = ordered[:, -1] - ordered[:, -2] < 1e-5
         assert ((prediction == own) | is_tie).all()
@@ -527,12 +668,12 @@ def assert_alike(one, other, case):
     tables = [as_frame(e.counterfactuals) for e in (one, other)]
     same = identical(*tables)
     digits = 1e-5 if case.steps or is_single(case.explainer) else 1e-9
-    for j, dtype in enumerate(case.frame.dtypes):
-        if dtype.kind not in "iuf":
+    for j in range(case.frame.shape[1]):
+        if not is_number(case.frame.iloc[:, j]):
             assert same[:, j].all(), f"column {j}: {[t[j].tolist() for t in tables]}"
             continue
-        numbers = [np.array(table[j].tolist(), dtype=float) for table in tables]
-        span = max(np.abs(case.frame.iloc[:, j].astype(float)).max(), *numbers[0])
+        numbers = [as_floats(table[j]) for table in tables]
+        span = np.nanmax(np.abs([*as_floats(case.frame.iloc[:, j]), *numbers[0]]))
         np.testing.assert_allclose(*numbers, rtol=0, atol=digits * span)
     for a, b in (
         (one.distance, other.distance),

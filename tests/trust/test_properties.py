@@ -7,10 +7,17 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPRegressor
 
-from sklearn_clue import CLUEExplainer, Explanation, TabularEncoder, Uncertainty
+from sklearn_clue import (
+    CLUEExplainer,
+    Explanation,
+    NeighborExplainer,
+    TabularEncoder,
+    Uncertainty,
+)
 from sklearn_clue.explainers._objectives import Penalty
 from sklearn_clue.explainers._search import StoppingRule, evaluate, minimise_rows
 from sklearn_clue.explanation import SearchPath
@@ -263,11 +270,17 @@ def test_drawn_cases_differ_and_can_be_repeated():
     """All containers, kinds of explainers, models and constraints come up."""
     cases = [drawn.draw(seed) for seed in range(140)]
     assert {case.container for case in cases} == {"numpy", "pandas", "polars"}
-    assert len({type(case.explainer) for case in cases}) == 2
+    assert len({type(case.explainer) for case in cases}) == 3
+    goals = [getattr(case.explainer, "distance_weight", 0) for case in cases]
+    assert {goal is None for goal in goals} == {True, False}
     models = [case.explainer.estimator for case in cases]
-    assert len({type(getattr(m, "steps", [[m]])[-1][-1]) for m in models}) >= 5
+    assert len({type(getattr(m, "steps", [[m]])[-1][-1]) for m in models}) >= 6
     dtypes = {str(dtype) for case in cases for dtype in case.frame.dtypes}
     assert len(dtypes) >= 15
+    has_gaps = [case.frame.isna().to_numpy().any() for case in cases]
+    has_durations = [case.frame.apply(drawn.is_duration).any() for case in cases]
+    assert sum(has_gaps) >= 25 and sum(has_durations) >= 15
+    assert any(gaps and case.steps for gaps, case in zip(has_gaps, cases, strict=True))
     constraints = [tuple(sorted(case.constraints)) for case in cases]
     assert len(set(constraints)) == 4
     again = drawn.draw(17)
@@ -297,6 +310,23 @@ def test_a_part_that_is_always_zero(model, part):
     y = X[:, 0] if isinstance(model, list) else X[:, 0] > 0
     explanation = explainer.fit(X, y).explain(X[:3])
     assert not getattr(explanation.uncertainty_after, part).any()
+
+
+def test_rows_outside_of_their_ranges_are_judged_as_they_are():
+    """A model that is asked about rows of the table gets the user's own."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=120), "b": rng.normal(size=120)})
+    model = RandomForestClassifier(10, random_state=0)
+    explainer = NeighborExplainer(model, feature_ranges={"a": (5.0, 6.0)})
+    explainer.fit(X, X["a"] + X["b"] > 0)
+    explanation = explainer.explain(X[:20])
+    before, after = (
+        explainer.predict_uncertainty(rows)
+        for rows in (X[:20], explanation.counterfactuals)
+    )
+    np.testing.assert_allclose(explanation.uncertainty_before, before)
+    np.testing.assert_allclose(explanation.uncertainty_after, after)
+    assert explanation.counterfactuals["a"].between(5, 6).all()
 
 
 # --- The search ---
