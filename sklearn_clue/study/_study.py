@@ -421,6 +421,7 @@ class Study:
         title=TITLE,
         consent=CONSENT,
         instructions=None,
+        labels=None,
         n_checks=2,
         post_to=None,
     ):
@@ -453,6 +454,10 @@ class Study:
             What participants have to know, above the worked example. None explains the
             task.
 
+        labels : dict, default=None
+            What columns are called on the pages, by their names, such as
+            `{"credit_amount": "Amount of the credit (€)"}`; others keep their names.
+
         n_checks : int, default=2
             How often the worked example is asked again, to check attention.
 
@@ -479,6 +484,7 @@ class Study:
             title=title,
             consent=consent,
             instructions=instructions,
+            labels=labels,
             n_checks=n_checks,
             post_to=post_to,
         )
