@@ -233,6 +233,9 @@ def test_score_counts_sure_rows_before_distances(fitted, X):
     assert 0.9 < score <= 1 + 1 / fitted.rejects(X).sum()
     near = fitted.set_params(max_distance=0.05).score(X)
     assert 0 <= near < score
+    if isinstance(fitted, CLUEExplainer):
+        # No number of the paper's search can be mistaken for one of these.
+        assert fitted.set_params(distance_weight=1.0).score(X) <= 0
 
 
 def test_nearest_sure_gives_sure_training_rows(fitted, X):

@@ -154,3 +154,16 @@ def test_rows_do_not_depend_on_each_other_and_judgements_are_bounded(train, prop
         torch.testing.assert_close(alone.x[0], together.x[i], atol=1e-9, rtol=0)
         assert alone.n_judged[0] == together.n_judged[i]
     assert together.n_judged.max() <= (300 if proposers == DEFAULT else 150)
+
+
+def test_all_proposers_together_are_no_farther_than_each_alone(train):
+    x0 = np.random.default_rng(2).normal(size=(30, 4)) + 1.5
+    problem, stored = AnalyticProblem(x0, wave), stored_rows(train, wave)
+    together = find_sure_rows(problem, 1.0, stored=stored)
+    assert together.is_sure.all()
+    for proposer in DEFAULT:
+        alone = find_sure_rows(problem, 1.0, stored=stored, proposers=(proposer,))
+        is_sure = alone.is_sure
+        assert is_sure.double().mean() > 0.5
+        ours, theirs = (found.distance[is_sure].mean() for found in (together, alone))
+        assert ours <= 1.001 * theirs
