@@ -5,9 +5,7 @@ import csv
 import json
 import shlex
 import sys
-import time
 import webbrowser
-from contextlib import contextmanager
 from pathlib import Path
 
 import joblib
@@ -20,10 +18,12 @@ from sklearn.ensemble import (
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
+from tqdm import tqdm
 
 from sklearn_clue import _intake, _words
-from sklearn_clue._files import MISSING, FileError, TextTable, read_table
-from sklearn_clue._report import report
+from sklearn_clue._files import MISSING, READERS, FileError, TextTable, read_table
+from sklearn_clue._report import Report, report
+from sklearn_clue._stages import Stages, expected_seconds, say, warnings_as_notes
 from sklearn_clue.bayesian import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
@@ -95,7 +95,7 @@ def main(argv=None):
         print(f"sklearn-clue: {error}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
-        print("sklearn-clue: interrupted; nothing was written.", file=sys.stderr)
+        print("sklearn-clue: interrupted; no file is half written.", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
         if args.debug:
@@ -165,6 +165,7 @@ def _add_report(commands):
     add("--save", metavar="FILE", help="keep the fitted explainer, for `explain`")
     add("--rows", metavar="FILE", help="report on these rows and not on held-out ones")
     add("--id", metavar="COLUMN", help="the column that names rows")
+    add("--names", metavar="COLUMNS", help="names, for a file without a line of them")
     for name, words in (
         ("--drop", "columns to leave out"),
         ("--keep", "columns to use although they look unhelpful"),
@@ -181,6 +182,7 @@ def _add_report(commands):
     )
     add("--test-size", type=_share, default=0.3, help="rows held out (default: 0.3)")
     add("--max-rows", type=_positive, default=500, help="rows to explain at most")
+    add("--neighbors", action="store_true", help="show the nearest sure training rows")
     add("--json", metavar="FILE", help="write the facts of the page as well")
     add("--csv", metavar="FILE", help="write the explained rows as well")
     add("--seed", type=int, default=0)
@@ -200,6 +202,7 @@ def _add_explain(commands):
     add("table", help="a CSV or TSV file")
     add("-o", "--output", required=True, help="a .csv, .json or .html file")
     add("--id", metavar="COLUMN", help="the column that names rows")
+    add("--names", metavar="COLUMNS", help="names, for a file without a line of them")
     add("--chunk", type=_positive, default=5000, help="rows in memory at a time")
     add("--max-rows", type=_positive, default=500, help="rows on an .html page")
 
@@ -221,22 +224,6 @@ def _share(text):
 # --- Saying what happens ---
 
 
-def _say(text):
-    print(text, file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _stage(name):
-    """Say what is being done and how long it took, if somebody watches."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    start = time.monotonic()
-    _say(f"{name} ...")
-    yield
-    _say(f"{name}: {time.monotonic() - start:.0f} s")
-
-
 def _check_writable(*paths):
     """Refuse places that cannot be written to before long work starts."""
     for path in filter(None, paths):
@@ -248,7 +235,7 @@ def _check_writable(*paths):
 
 
 def _load(path):
-    _say(
+    say(
         f"Loading {path}: such files run code when they are loaded, so take them only "
         "from people you trust."
     )
@@ -265,24 +252,45 @@ def _load(path):
 
 def _report(args):
     _check_writable(args.output, args.save, args.json, args.csv)
-    with _stage("Reading"):
-        table, notes = read_table(args.table, as_text=_split(args.category))
-        X, y, task, more = _prepare(table, args)
+    expected = expected_seconds(args.model, 1000, 10, 100)  # until it is read
+    expected = {"Reading": 0.5, **expected, "Writing": 0.2}
+    with Stages(expected) as stages, warnings_as_notes():
+        _made(args, stages)
+    print(args.output)
+
+
+def _made(args, stages):
+    """Write all that was asked for."""
+    with stages.stage("Reading"):
+        table, notes = _read(args, args.table)
+        for note in notes:
+            say(f"Note: {note}.")
+        X, y, task, notes = _prepare(table, args)
         rows = args.rows and _read_rows(args, X)
-    for note in [*notes, *more]:
-        _say(f"Note: {note}.")
-    explainer, X_test, y_test = _fitted(X, y, task, args)
+    for note in notes:
+        say(f"Note: {note}.")
+    n_test = len(rows[0]) if rows else round(args.test_size * len(X))
+    n_explained = min(args.max_rows, round(0.2 * n_test))
+    stages.expected |= expected_seconds(args.model, *X.shape, n_explained)
+    with stages.stage("Fitting"):
+        explainer, X_test, y_test = _fitted(X, y, task, args)
     if rows is not None:
         X_test, y_test = rows
-    with _stage("Explaining"):
+    with stages.stage("Explaining"):
         made = report(
             explainer,
             X_test,
             y_test,
             max_rows=args.max_rows,
-            title=f"{args.target}: what the model knows, and what it does not",
+            neighbors=args.neighbors,
+            title=f"Predicting {args.target}: what the model knows, and what not",
             code=args.command_line,
         )
+    with stages.stage("Writing"):
+        _write_report(args, explainer, made)
+
+
+def _write_report(args, explainer, made):
     if args.save:
         with replacing(args.save) as file:
             joblib.dump(explainer, file)
@@ -293,7 +301,14 @@ def _report(args):
         with replacing(args.csv, "w", encoding="utf-8", newline="") as file:
             _flat(made.explanation).to_csv(file)
     made.to_html(args.output)
-    print(args.output)
+
+
+def _read(args, path):
+    return read_table(path, as_text=_split(args.category), names=_names(args))
+
+
+def _names(args):
+    return [name.strip() for name in args.names.split(",")] if args.names else None
 
 
 def _split(texts):
@@ -345,7 +360,7 @@ def _ranges(texts, X):
 
 def _read_rows(args, X):
     """Other rows to report on, with their targets where all are known."""
-    table, _ = read_table(args.rows, as_text=_split(args.category))
+    table, _ = _read(args, args.rows)
     if args.id:
         table = table.set_index(_intake.column_named(args.id, table, "--id"))
     for name in X.columns:
@@ -363,7 +378,7 @@ def _fitted(X, y, task, args):
     """A fitted explainer, and the rows to report on."""
     loaded = None if args.load is None else _load(args.load)
     if loaded is not None:
-        _say("Note: the figures are too good if the model has learned from these rows.")
+        say("Note: the figures are too good if the model has learned from these rows.")
         X = _known_columns(loaded, X)
     if hasattr(loaded, "explain"):
         return loaded, X, y
@@ -380,11 +395,8 @@ def _fitted(X, y, task, args):
         **args.limits,
         random_state=args.seed,
         n_jobs=args.jobs,
-        verbose=int(sys.stderr.isatty()),
     )
-    with _stage("Fitting"):
-        explainer.fit(X_train, y_train)
-    return explainer.set_params(verbose=0), X_test, y_test
+    return explainer.fit(X_train, y_train), X_test, y_test
 
 
 def _known_columns(model, X):
@@ -430,14 +442,22 @@ def _explain(args):
             f"{args.model} holds a {type(explainer).__name__}, which cannot explain. "
             "Make an explainer: sklearn-clue report ... --load MODEL --save FILE."
         )
-    text = TextTable(args.table)
+    if Path(args.table).suffix.lower() in READERS:
+        raise FileError(
+            f"{args.table}: `explain` reads text files only, piece by piece. Save the "
+            "table as CSV."
+        )
+    text = TextTable(args.table, _names(args))
     for note in text.notes:
-        _say(f"Note: {note}.")
-    writers[kind](args, explainer, _chunks(text, explainer, args))
+        say(f"Note: {note}.")
+    # Line breaks within fields count as rows here: for a bar that is near enough.
+    bar = tqdm(total=text.n_lines, unit=" rows", disable=None, leave=False)
+    with bar, warnings_as_notes():
+        writers[kind](args, explainer, _chunks(text, explainer, args, bar))
     print(args.output)
 
 
-def _chunks(text, explainer, args):
+def _chunks(text, explainer, args, bar):
     """Tables that the explainer takes, with the names of the rows as index."""
     schema = explainer._space.display_schema
     n_read = 0
@@ -455,8 +475,7 @@ def _chunks(text, explainer, args):
             index = frame[_intake.column_named(args.id, frame, "--id")].to_numpy()
         n_read += len(frame)
         yield pd.DataFrame(rows).set_axis(index, axis=0)
-        if sys.stderr.isatty():
-            _say(f"{n_read:,} rows")
+        bar.update(len(frame))
 
 
 def _read_column(values, column, text):
@@ -529,9 +548,11 @@ def _write_json(args, explainer, chunks):
 
 def _write_page(args, explainer, chunks):
     """A page of the most uncertain rows; no more are ever kept in memory."""
-    kept, totals = None, np.empty(0)
+    kept, totals, n_rows, n_rejected = None, np.empty(0), 0, 0
     for X in chunks:
         total = explainer.predict_uncertainty(X).total
+        n_rows += len(total)
+        n_rejected += int((total > explainer.threshold_).sum())
         both = np.concatenate([totals, total])
         best = np.argsort(-both, kind="stable")[: args.max_rows]
         X = X if kept is None else pd.concat([kept, X])
@@ -540,7 +561,9 @@ def _write_page(args, explainer, chunks):
         raise FileError(f"{args.table} holds names and no rows.")
     title = f"{Path(args.table).name}: the {len(kept):,} least sure rows"
     made = report(explainer, kept, title=title, code=args.command_line)
-    made.to_html(args.output)
+    # It speaks of all rows, not of those that are kept because they are the worst.
+    facts = made.to_dict() | {"n_rows": n_rows, "n_rejected": n_rejected}
+    Report(facts, made.explanation).to_html(args.output)
 
 
 # --- demo ---
@@ -556,17 +579,13 @@ def _demo(args):
         X, y, test_size=0.3, random_state=0, stratify=y
     )
     model = BayesianMLPClassifier((50,), n_draws=50)
-    explainer = CLUEExplainer(
-        model,
-        VAEEncoder(max_iter=100),
-        random_state=0,
-        verbose=int(sys.stderr.isatty()),
-    )
-    with _stage("Fitting"):
-        explainer.fit(X_train, y_train)
-    with _stage("Explaining"):
-        title = "Tumours: what the model knows, and what it does not"
-        made = report(explainer.set_params(verbose=0), X_test, y_test, title=title)
+    explainer = CLUEExplainer(model, VAEEncoder(max_iter=100), random_state=0)
+    with Stages({"Fitting": 9.0, "Explaining": 5.0}) as stages:
+        with stages.stage("Fitting"):
+            explainer.fit(X_train, y_train)
+        with stages.stage("Explaining"):
+            title = "Tumours: what the model knows, and what it does not"
+            made = report(explainer, X_test, y_test, title=title)
     path = made.to_html(args.output)
     print(path)
     if sys.stdout.isatty() and not args.no_browser:

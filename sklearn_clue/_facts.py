@@ -276,6 +276,7 @@ _SINGLE = (
     "n_changed",
     "plausibility_before",
     "plausibility",
+    "contributions_residual",
 )
 
 
@@ -322,8 +323,9 @@ def _verdict(row, facts):
         return None
     if not row["is_sure"]:
         return "still unsure"
-    bound = facts["threshold"] if facts["target"] is None else facts["target"]
-    before = row["judged"]["before"]
+    bound, before = facts["target"], row["judged"]["before"]
+    if bound is None:  # the threshold is for the total
+        bound, before = facts["threshold"], row["uncertainty"]["before"]["total"]
     if None not in (bound, before) and is_within(before, bound):
         return "already sure"
     verdict = "sure"
@@ -386,10 +388,15 @@ def _image_facts(explanation):
         np.asarray(table, dtype=float).reshape(shape).tolist()
         for table in (explanation.X, explanation.counterfactuals)
     )
-    return [
+    facts = [
         {"pixels": {"before": plain(a), "after": plain(b)}}
         for a, b in zip(before, after, strict=True)
     ]
+    if explanation.contributions is not None:
+        parts = np.asarray(explanation.contributions, dtype=float).reshape(shape)
+        for row, values in zip(facts, parts.tolist(), strict=True):
+            row["pixels"]["contributions"] = plain(values)
+    return facts
 
 
 def _candidate_facts(explanation):

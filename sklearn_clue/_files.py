@@ -6,20 +6,31 @@ into numbers column by column. What cannot be read is told with its line and col
 
 import codecs
 import csv
+import gzip
+import io
 import re
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from sklearn_clue import _words
+
 __all__ = []
 
 MISSING = {"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A", "?"}
 _SEPARATORS = (",", ";", "\t", "|")
+READERS = {".parquet": "read_parquet", ".xlsx": "read_excel", ".xls": "read_excel"}
 _SAMPLE = 1 << 16  # characters that tell the separator
 _MOSTLY = 0.9  # numbers in a column above which the rest are mistakes
 
+_NAMED = re.compile(r'"?sep=(.)"?\r?\n')  # what Excel writes above the names
+_SIGNS = "$€£%"  # of currencies and shares, around a number
+_BLANK_THOUSANDS = re.compile(  # 1 234 567,8
+    r"[+-]?\d{1,3}([ '\u00a0\u202f]\d{3})+([.,]\d+)?"
+)
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")  # 3,14
 _COMMA_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")  # 1,234.5
@@ -36,44 +47,69 @@ class TextTable:
     Parameters
     ----------
     path : path-like
-        The file.
+        The file, which gzip may have packed.
+
+    names : list of str, default=None
+        Names of the columns of a file that has no line of names.
 
     Attributes
     ----------
     names : list of str
         Names of the columns, made unique.
 
+    n_lines : int or None
+        Line ends in the file, if they were counted.
+
     notes : list of str
         What the user should know of how it was read.
     """
 
-    def __init__(self, path):
-        self.path, self.notes = Path(path), []
+    def __init__(self, path, names=None):
+        self.path, self.notes, self.n_lines = Path(path), [], None
+        self._has_names = names is None
         self.encoding = self._find_encoding()
         with self._open() as file:
             sample = file.read(_SAMPLE)
         if not sample.strip():
             raise FileError(f"{self.path} is empty: a line of names is needed.")
-        self.separator = _find_separator(sample)
+        named = _NAMED.match(sample)
+        self._n_skipped = 0 if named is None else 1
+        self.separator, n_usual = _find_separator(
+            sample[named.end() :] if named else sample
+        )
+        if named:
+            self.separator = named[1]
         records = self._records()
-        self.names = self._read_names(next(records)[1])
+        self.names = list(names) if names else self._read_names(next(records)[1])
+        if self._has_names and len(self.names) < n_usual:
+            raise FileError(
+                f"{self.path}, line 1 has {_words.count(len(self.names), 'field')}, "
+                f"and most lines have {n_usual}. The first line must hold the names "
+                "of the columns: remove what stands above them."
+            )
         # By the first rows for all of the file, so that pieces of it agree.
         some = [field for _, record in islice(records, 200) for field in record]
         has_commas = any(_has_decimal_comma(field.strip()) for field in some)
         self.has_commas = self.separator != "," and has_commas
 
     def _open(self):
-        return open(self.path, encoding=self.encoding, newline="")
+        return io.TextIOWrapper(self._open_bytes(), encoding=self.encoding, newline="")
+
+    def _open_bytes(self):
+        with open(self.path, "rb") as file:
+            is_packed = file.read(2) == b"\x1f\x8b"
+        return (gzip.open if is_packed else open)(self.path, "rb")
 
     def _find_encoding(self):
         """UTF-8 where the bytes are that, by a mark UTF-16, and else Western."""
         decoder = codecs.getincrementaldecoder("utf-8")()
         try:
-            with open(self.path, "rb") as file:
+            with self._open_bytes() as file:
                 start = file.read(4)
                 if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                     return "utf-16"
                 file.seek(0)
+                n_lines = 0
                 while block := file.read(1 << 20):
                     if b"\0" in block:
                         raise FileError(
@@ -81,9 +117,12 @@ class TextTable:
                             ".parquet or .xlsx."
                         )
                     decoder.decode(block)
+                    n_lines += block.count(b"\n")
                 decoder.decode(b"", final=True)
-        except OSError as error:
-            raise FileError(f"{self.path} cannot be read: {error.strerror}.") from error
+                self.n_lines = n_lines
+        except (OSError, EOFError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise FileError(f"{self.path} cannot be read: {reason}.") from error
         except UnicodeDecodeError:
             self.notes.append("the file is not UTF-8 and was read as Windows-1252")
             return "cp1252"
@@ -92,13 +131,20 @@ class TextTable:
     def _records(self):
         """Line on which each record begins, and its fields."""
         with self._open() as file:
-            reader = csv.reader(file, delimiter=self.separator, strict=True)
-            line = 1
+            for _ in range(self._n_skipped):
+                file.readline()
+            blanks = self.separator == " "  # of which several separate like one
+            reader = csv.reader(
+                file, delimiter=self.separator, skipinitialspace=blanks, strict=True
+            )
+            line = 1 + self._n_skipped
             try:
                 for record in reader:
+                    if blanks and record and not record[-1]:
+                        record.pop()  # after blanks at the end of a line
                     if any(field.strip() for field in record):
                         yield line, record
-                    line = reader.line_num + 1
+                    line = reader.line_num + 1 + self._n_skipped
             except (csv.Error, UnicodeError) as error:
                 raise FileError(
                     f"{self.path}, line {line}: {error}. Look for a quotation mark "
@@ -109,7 +155,12 @@ class TextTable:
         if all(_PLAIN.fullmatch(name.strip()) for name in first):
             raise FileError(
                 f"{self.path}, line 1 holds numbers only: {', '.join(first[:4])}. Put "
-                "a line with the names of the columns above it."
+                "a line with the names of the columns above it, or pass --names."
+            )
+        if values := [name for name in map(str.strip, first) if _PLAIN.fullmatch(name)]:
+            self.notes.append(
+                f"line 1 was read as the names of the columns, such as {values[0]!r}; "
+                "if it is a row, pass --names"
             )
         names, repeated = [], []
         for position, name in enumerate(first, start=1):
@@ -140,12 +191,15 @@ class TextTable:
             Some of the rows, without blanks around values.
         """
         lines, rows, records = [], [], self._records()
-        next(records)  # the names
+        if self._has_names:
+            next(records)
         for line, record in records:
             if len(record) != len(self.names):
+                others = "the first line" if self._has_names else "--names"
                 raise FileError(
-                    f"{self.path}, line {line} has {len(record)} fields, and the first "
-                    f"line {len(self.names)}. Put quotation marks around fields that "
+                    f"{self.path}, line {line} has "
+                    f"{_words.count(len(record), 'field')}, and {others} "
+                    f"{len(self.names)}. Put quotation marks around fields that "
                     f"hold {self.separator!r}."
                 )
             lines.append(line)
@@ -161,6 +215,10 @@ class TextTable:
         forms = []
         has_other = self.separator == ","  # so a comma within a number is no point
         for value in values:
+            if value and (value[0] in _SIGNS or value[-1] in _SIGNS):
+                value = value.strip(_SIGNS + " \u00a0")
+            if _BLANK_THOUSANDS.fullmatch(value):
+                value = re.sub("[ '\u00a0\u202f]", "", value)
             if self.has_commas and _POINT_THOUSANDS.fullmatch(value):
                 value = value.replace(".", "").replace(",", ".")
             elif _COMMA_THOUSANDS.fullmatch(value) and (has_other or "." in value):
@@ -172,27 +230,31 @@ class TextTable:
 
 
 def _find_separator(sample):
-    """The separator that splits most lines alike."""
+    """The separator that splits most lines alike, and into how many fields."""
     best, best_score = ",", (0, 1)
     lines = sample.splitlines(keepends=True)
     if len(sample) == _SAMPLE:
         lines = lines[:-1] or lines  # the last one may be cut
-    for separator in _SEPARATORS:
+    for separator in (*_SEPARATORS, " "):
+        if separator == " " and best_score[0] > 0:
+            break  # blanks may be part of the text
         lengths = []
         try:
-            for record in csv.reader(lines, delimiter=separator):
+            for record in csv.reader(
+                lines, delimiter=separator, skipinitialspace=separator == " "
+            ):
                 if record:
                     lengths.append(len(record))
         except csv.Error:
             continue
-        alike = sum(length == lengths[0] for length in lengths) / len(lengths)
-        score = (round(alike, 2) if lengths[0] > 1 else 0, lengths[0])
+        (usual, n_alike), *_ = Counter(lengths).most_common(1)
+        score = (round(n_alike / len(lengths), 2) if usual > 1 else 0, usual)
         if score > best_score:
             best, best_score = separator, score
-    return best
+    return best, best_score[1]
 
 
-def read_table(path, as_text=()):
+def read_table(path, as_text=(), names=None):
     """Read a whole table from a CSV, TSV, Parquet or Excel file.
 
     Parameters
@@ -203,6 +265,9 @@ def read_table(path, as_text=()):
     as_text : collection of str
         Columns that are categories even if they look like numbers.
 
+    names : list of str, default=None
+        Names of the columns of a text file that has no line of names.
+
     Returns
     -------
     table : DataFrame
@@ -212,10 +277,9 @@ def read_table(path, as_text=()):
         What the user should know of how it was read.
     """
     path = Path(path)
-    readers = {".parquet": "read_parquet", ".xlsx": "read_excel", ".xls": "read_excel"}
-    reader = readers.get(path.suffix.lower())
+    reader = READERS.get(path.suffix.lower())
     if reader is None:
-        text = TextTable(path)
+        text = TextTable(path, names)
         (frame,) = text.chunks()
         table = typed(frame, text, as_text)
         notes = text.notes
@@ -272,8 +336,8 @@ def typed(frame, text, as_text=()):
             line = frame.index[np.flatnonzero(known)[wrong]]
             raise FileError(
                 f"{text.path}, line {line}, column {name!r}: {values[known][wrong]!r} "
-                f"is not a number, and {100 * share:.0f} % of the column are. Correct "
-                "it, leave it empty if it is missing, or pass "
+                f"is not a number, and {_words.percent(share)} of the column are. "
+                "Correct it, leave it empty if it is missing, or pass "
                 f"--category {name!r} if the column is text."
             )
         else:

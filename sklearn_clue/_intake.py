@@ -34,7 +34,8 @@ def column_named(name, table, option):
     lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
     hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
-    shown = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+    shown = ", ".join(map(repr, names[:8]))
+    shown += f" and {len(names) - 8:,} more" if len(names) > 8 else ""
     raise IntakeError(
         f"{option}: there is no column {name!r}.{hint} The columns are {shown}."
     )
@@ -86,9 +87,9 @@ def take_target(table, target, task=None):
         is_class = not is_number or (few and (values == np.round(values)).all())
         task = "classify" if is_class else "regress"
         notes.append(
-            f"{target!r} has {len(values):,} values and is "
+            f"{target!r} has {len(values):,} values and is taken for "
             + ("a class" if is_class else "a number")
-            + " (--task says otherwise)"
+            + f" (--task {'regress' if is_class else 'classify'} if it is not)"
         )
     if task == "regress":
         if not is_number:

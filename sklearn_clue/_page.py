@@ -1,55 +1,94 @@
-"""The page of a report, from the facts that `Report.to_dict` gives.
+"""Pages, from the facts that `Report.to_dict` and `Explanation.to_dict` give.
 
-Nothing here knows a model, a frame or a schema. Text from the data passes `_escape` on
+Nothing here knows a model, a frame or a schema. Text from the data passes `escape` on
 its way into HTML, or travels as JSON and is shown as text by the script.
 """
 
 import base64
 import hashlib
-import html
 import json
 import math
 
-from sklearn_clue import _rendering, _words
+from sklearn_clue import _page_rows, _words
 from sklearn_clue._charts import Chart
 from sklearn_clue._page_parts import SCRIPT, STYLE
+from sklearn_clue._page_rows import escape, swatch
 
 __all__ = []
 
 _TOP = 10  # drivers that are shown at once
+_ABOUT_THE_MODEL = (
+    "A change that would make the model sure is about the model, not about the world: "
+    "nobody has shown that acting on it changes the outcome."
+)
 
 
 def write(facts):
-    """Write the page."""
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    # Nothing is fetched, and no other script runs, whatever the data may hold.
-    policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-        f"script-src 'sha256-{digest}'"
-    )
-    title = _escape(facts["title"])
+    """Write the page of a report."""
+    explanation = facts["explanation"]
+    data = explanation and _page_rows.data(explanation, facts["groups"])
+    header = f"<p>{escape(_headline(facts))}</p>{_nav()}"
+    main = [*_knowledge(facts), *_doubts(facts), *_rows(facts), *_limits(facts)]
+    return _document(facts["title"], header, main, data)
+
+
+def write_rows(facts):
+    """Write the page of an explanation: the rows alone."""
+    title = _words.heading(facts, len(facts["rows"]))
+    if not facts["rows"]:
+        return _document(title, "", [], None)
+    header = []
+    if facts["goal"] == "sure":
+        header.append(f"{_words.verdicts(facts).capitalize()}.")
+    if facts["distance_weight"] is not None:
+        header.append(f"Distance weight: {_words.figure(facts['distance_weight'])}.")
+    header += [f"Note: {facts['note']}"] if facts["note"] else []
+    header = "".join(f"<p>{escape(text)}</p>" for text in header)
+    main = ['<section id="rows">', _page_rows.section(facts)]
+    main += [f"<p>{_ABOUT_THE_MODEL}</p></section>"]
+    return _document(title, header, main, _page_rows.data(facts))
+
+
+def _document(title, header, main, data):
+    body = [
+        '<a class="skip" href="#rows">Skip to the rows</a>',
+        f"<header><h1>{escape(title)}</h1>{header}</header>",
+        "<main>",
+        *main,
+        "</main>",
+    ]
+    return document(title, body, data, STYLE, SCRIPT, ["style-src 'unsafe-inline'"])
+
+
+def document(title, body, data, style, script, policy):
+    """Write a page that is all in one file.
+
+    Nothing is fetched but what `policy` adds, and no other script runs, whatever the
+    data may hold, which the script finds as JSON in the element `data`.
+    """
+    policy = [
+        "default-src 'none'",
+        "img-src data:",
+        f"script-src '{source_hash(script)}'",
+        *policy,
+    ]
     lines = [
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        f"<title>{title}</title><style>{STYLE}</style></head><body>",
-        '<a class="skip" href="#rows">Skip to the rows</a>',
-        f"<header><h1>{title}</h1><p>{_escape(_headline(facts))}</p>{_nav()}</header>",
-        "<main>",
-        *_knowledge(facts),
-        *_doubts(facts),
-        *_rows(facts),
-        *_limits(facts),
-        "</main>",
-        f'<script type="application/json" id="data">{_json(_data(facts))}</script>',
-        f"<script>{SCRIPT}</script></body></html>",
+        f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(policy)}">',
+        f"<title>{escape(title)}</title><style>{style}</style></head><body>",
+        *body,
+        f'<script type="application/json" id="data">{_json(data)}</script>',
+        f"<script>{script}</script></body></html>",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _escape(content):
-    return html.escape(str(content), quote=True)
+def source_hash(text):
+    """The name of a script or style sheet in the policy of its page."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
 
 
 def _json(content):
@@ -79,12 +118,15 @@ def _headline(facts):
     )
     explanation = facts["explanation"]
     if explanation and explanation["goal"] == "sure":
-        verdicts = [row["verdict"] for row in explanation["rows"]]
-        n_sure = sum(verdict.startswith("sure") for verdict in verdicts)
-        text += (
-            f" For {n_sure:,} of {_words.count(len(verdicts))} explained here, a "
-            "change was found that would make it sure."
-        )
+        n_rows = len(explanation["rows"])
+        n_sure = sum(row["verdict"].startswith("sure") for row in explanation["rows"])
+        some = "each" if n_sure == n_rows else f"{n_sure:,}"
+        whom = f"{some} of the {n_rows:,} that are explained here"
+        if n_rows == n_rejected:
+            whom = f"{some} of them" if n_rows > 1 else "it"
+        found = "a change was found" if n_sure else "no change was found"
+        whom = whom if n_sure else "them"
+        text += f" For {whom}, {found} that would make the model sure."
     return text
 
 
@@ -120,51 +162,58 @@ def _share(part):
 
 def _key_figures(facts):
     quality = facts["quality"]
-    name = "wrong" if facts["is_classification"] else "typical error"
+    is_rate = facts["is_classification"]
+    name = "wrong" if is_rate else "typical error (root mean squared)"
     better = quality["baseline"] > quality["error"]
     yield _key(
         _written(facts, quality["error"]),
-        f"{name}, against {_written(facts, quality['baseline'])} of the simplest model "
-        f"({quality['baseline_name']})"
+        f"{name}, against {_written(facts, quality['baseline'])} for the simplest "
+        f"model ({quality['baseline_name']})"
         + ("" if better else ". It is no better than that: do not use it"),
     )
     rejection = quality["rejection"]
     yield _key(
-        f"{_written(facts, quality['error'])} → "
-        f"{_written(facts, rejection['error_at_rate'])}",
-        _rejection_words(facts),
+        _written(facts, rejection["error_at_rate"]),
+        f"{name}, if the {_words.percent(rejection['rate'])} that it is least sure of "
+        "go to a person",
     )
     if quality["calibration"]:
         claimed, right = (quality["calibration"][key] for key in ("claimed", "right"))
-        gap = claimed - right
+        low, high = quality["calibration"]["interval"]
         verdict = "about as often as it claims"
-        if abs(gap) > 0.03:
-            verdict = "less often than it claims" if gap > 0 else "more often"
+        if not low <= claimed <= high:
+            verdict = "too sure" if claimed > high else "more careful than it needs"
         yield _key(
             _words.percent(right),
             f"right, where it claims {_words.percent(claimed)}: {verdict}",
         )
     if quality["coverage"]:
         ninety = next(b for b in quality["coverage"]["bins"] if b["claimed"] == 0.9)
+        low, high = ninety["interval"]
+        verdict = "about right"
+        if not low <= 0.9 <= high:
+            verdict = "they are too narrow" if high < 0.9 else "they are too wide"
         yield _key(
             _words.percent(ninety["right"]),
-            "of the true values are in intervals that should hold 90 % of them "
-            f"(half of these are at most {_words.figure(ninety['width'])} wide)",
+            "of the true values are in intervals that should hold 90 % of them: "
+            f"{verdict}. Half of the intervals are at most "
+            f"{_words.figure(ninety['width'])} wide",
         )
 
 
 def _key(figure, words):
-    return f"<li><strong>{_escape(figure)}</strong> {_escape(words)}.</li>"
+    return f"<li><strong>{escape(figure)}</strong> {escape(words)}.</li>"
 
 
 def _rejection_words(facts):
     rejection, quality = facts["quality"]["rejection"], facts["quality"]
-    moves = [_written(facts, error) for error in (quality["error"],)]
-    moves.append(_written(facts, rejection["error_at_rate"]))
-    verb = "fall" if rejection["error_at_rate"] < quality["error"] else "go"
+    errors = quality["error"], rejection["error_at_rate"]
+    before, after = (_written(facts, error) for error in errors)
+    verb = "fall" if errors[1] < errors[0] else "rise" if errors[1] > errors[0] else ""
+    moves = f"{verb} from {before} to {after}" if verb else f"stay at {before}"
     return (
         f"if the {_words.percent(rejection['rate'])} least sure go to a person, errors "
-        f"{verb} from {moves[0]} to {moves[1]}"
+        f"{moves}"
     )
 
 
@@ -186,9 +235,9 @@ def _rejection_chart(facts):
     kept, rejected = rejection["error_kept"], rejection["error_rejected"]
     words = (
         f"Errors among the rows that the model keeps: {_rejection_words(facts)}. "
-        "Dashed: if rows were given away at random. At the threshold used here it is "
-        f"{_written(facts, rejected)} among rejected rows and {_written(facts, kept)} "
-        "among the others."
+        "Dashed: if rows were given away at random. At the threshold used here the "
+        f"error is {_written(facts, rejected)} among rejected rows and "
+        f"{_written(facts, kept)} among the others."
     )
     return chart.figure("Rejection curve", words)
 
@@ -211,10 +260,11 @@ def _calibration_chart(facts):
         )
     else:
         low, labels = 0, ("coverage that is claimed (%)", "true values inside (%)")
-        whose = "Its own" if found["is_own"] else "Normal"
+        whose = "the model's own" if found["is_own"] else "of a normal distribution"
         words = (
-            f"Coverage of intervals: {whose} intervals, and how many of the true "
-            "values they hold. Below the dashed line they are too narrow."
+            "Coverage: how many of the true values lie in intervals around the "
+            "predictions, against how many should. Below the dashed line intervals "
+            f"are too narrow, above it too wide. The intervals are {whose}."
         )
     chart = Chart((low, 100), (low, 100), *labels)
     chart.line([(low, low), (100, 100)], "dashed")
@@ -257,15 +307,11 @@ def _sources(facts):
     yield f'<div class="split" role="img" aria-label="{words}">{bars}</div>'
     yield (
         f"<p><strong>{verdict}.</strong> Of the uncertainty about {whose}, "
-        f"{_swatch('aleatoric')} {_words.percent(noise)} is <dfn>aleatoric</dfn> "
+        f"{swatch('aleatoric')} {_words.percent(noise)} is <dfn>aleatoric</dfn> "
         f"(noise in the data, which stays however many rows there are) and "
-        f"{_swatch('epistemic')} {_words.percent(unknown)} <dfn>epistemic</dfn> (too "
+        f"{swatch('epistemic')} {_words.percent(unknown)} <dfn>epistemic</dfn> (too "
         "little data nearby).</p>"
     )
-
-
-def _swatch(kind):
-    return f'<span class="swatch {kind}" aria-hidden="true"></span>'
 
 
 # --- 2. What drives its doubts ---
@@ -282,19 +328,17 @@ def _doubts(facts):
                 why = "The rows are images, whose pixels are no drivers by themselves"
         yield f"<p>{why}.</p></section>"
         return
-    has_share = any(driver.get("share") is not None for driver in drivers)
-    measure = "share of the whole fall of the uncertainty"
-    measure = measure if has_share else "rows in which it changes"
-    yield (
-        f"<p>What would have to be otherwise in the {_words.count(n_rows)} explained, "
-        f"column by column. Bars: {measure}.</p>"
-    )
-    for sentence in facts["groups"]:
-        if sentence is facts["groups"][0]:
-            yield "<h3>Groups of rows with one change in common</h3><ol>"
-        yield f"<li>{_escape(sentence)}</li>"
     if facts["groups"]:
+        yield "<h3>Groups of rows with one change in common</h3><ol>"
+        yield from (f"<li>{escape(sentence)}</li>" for sentence in facts["groups"])
         yield "</ol><h3>Columns</h3>"
+    has_share = any(driver.get("share") is not None for driver in drivers)
+    measure = "its share in the fall of the uncertainty, over all of these rows"
+    measure = measure if has_share else "in how many rows it changes"
+    yield (
+        f"<p>What would have to be otherwise in the {_words.count(n_rows)} that are "
+        f"explained, column by column. The importance of a column is {measure}.</p>"
+    )
     rows = list(_driver_rows(drivers, n_rows, has_share))
     yield _driver_table(rows[:_TOP])
     if len(rows) > _TOP:
@@ -319,10 +363,10 @@ def _driver_rows(drivers, n_rows, has_share):
     for driver in drivers:
         size = max(0.0, (driver[key] or 0) / largest)
         part = _words.percent(driver["share"]) if has_share else ""
-        bar = f'<span class="bar" style="width:{8 * size:.2f}em"></span> {part}'
-        moves = _escape(_where(driver))
+        bar = f'<span class="bar" style="--size:{size:.3f}"></span> {part}'
+        moves = escape(_where(driver))
         yield (
-            f'<tr><th scope="row">{_escape(driver["feature"])}</th><td>{bar}</td>'
+            f'<tr><th scope="row">{escape(driver["feature"])}</th><td>{bar}</td>'
             f"<td>{driver['n_changed']:,} of {n_rows:,}</td><td>{moves}</td></tr>"
         )
 
@@ -333,7 +377,7 @@ def _where(driver):
     text = words.get(direction, f"mostly {direction}")
     if change is None or direction == "both":  # a middle of ups and downs says little
         return text
-    return f"{text} (median {change:+.3g})"
+    return f"{text}, by about {_words.rounded(change)}"
 
 
 # --- 3. The rows ---
@@ -353,146 +397,15 @@ def _rows(facts):
             f"<p>The {facts['n_explained']:,} most uncertain rows are explained, and "
             f"{left_out:,} rejected ones left out (<code>max_rows</code>).</p>"
         )
-    yield (
-        "<p>A click on the name of a row shows all about it. "
-        f"{_escape(_terms(facts))}</p>"
-        "<noscript><p><strong>Scripts are off, so the table cannot be shown.</strong>"
-        "</p></noscript>"
-        '<div id="controls" class="controls"></div>'
-        '<p id="status" role="status" aria-live="polite"></p>'
-        '<div class="scroll" tabindex="0" role="region" aria-label="Rows">'
-        '<table id="table"></table></div>'
-        '<p><button type="button" id="more" hidden>Show more rows</button></p>'
-        "</section>"
-    )
-
-
-def _terms(facts):
-    """Explain the measures where they stand."""
     explanation = facts["explanation"]
-    unit = (
-        "Entropy is in nats: 0 is certain, and 0.69 is a coin toss between two classes."
-        if facts["unit"]
-        else "The standard deviation is in the unit of the target: two of three true "
-        "values should be nearer to the prediction."
-    )
-    bound = _words.bound(explanation)
-    bound = f" A row counts as {bound}." if bound else ""
-    return (
-        f"{unit}{bound} The distance adds up all changes, in standard deviations of "
-        "each column. A percentile says how many of 100 training rows are below."
-    )
-
-
-def _data(facts):
-    """What the script makes the table of."""
-    explanation = facts["explanation"]
-    if not explanation:
-        return None
-    features = explanation["features"]
-    pictures = None
-    if explanation["image_shape"] is not None:
-        pictures = _rendering.pictures(explanation["rows"])
-        features = []  # its pixels are no columns to read
-    rows = explanation["rows"]
-    largest = max(row["uncertainty"]["before"]["total"] or 0 for row in rows)
-    return {
-        "features": [feature["name"] for feature in features],
-        "groups": facts["groups"],
-        "measure": explanation["measure"],
-        "unit": explanation["unit"] or "",
-        "hasTruth": any("truth" in row for row in rows),
-        "largest": _short(largest) or 1,
-        "rows": [
-            _row_data(row, explanation, pictures and pictures[position])
-            for position, row in enumerate(rows)
-        ],
-    }
-
-
-def _row_data(row, explanation, pictures):
-    features = explanation["features"]
-    data = {
-        "name": _words.label(row),
-        "verdict": row["verdict"] or "",
-        "words": _sentence(row, explanation),
-        "prediction": _words.predicted_moves(row, explanation),
-        "flips": row["prediction"]["before"] != row["prediction"]["after"],
-        "before": _parts(row["uncertainty"]["before"]),
-        "after": _parts(row["uncertainty"]["after"]),
-        "distance": _short(row["distance"]),
-        "plausibility": _short(row["plausibility"]),
-        "nChanged": row["n_changed"],
-    }
-    if not explanation["unit"]:
-        data["flips"] = False
-    if "group" in row:
-        data["group"] = row["group"]
-    if "truth" in row:
-        data["truth"] = _words.prediction(row["truth"])
-        if explanation["unit"]:
-            data["wrong"] = row["truth"] != row["prediction"]["before"]
-    if pictures:
-        return data | {"pictures": pictures, "values": [], "changes": []}
-    pairs = list(zip(row["changes"], features, strict=True))
-    data["values"] = [_words.value(e["before"], f["decimals"]) for e, f in pairs]
-    data["changes"] = [
-        _change_data(position, entry, feature, row)
-        for position, (entry, feature) in enumerate(pairs)
-        if entry["before"] != entry["after"]
-    ]
-    data["others"] = [
-        _other_answer(candidate, row, explanation)
-        for candidate in row["candidates"][1:]
-    ]
-    if "neighbor" in row:
-        values = zip(row["neighbor"], features, strict=True)
-        data["neighbor"] = [_words.value(value, f["decimals"]) for value, f in values]
-    return data
-
-
-def _sentence(row, explanation):
-    """What would make it sure, or what changed if that was not the question."""
-    if explanation["goal"] == "sure":
-        return _words.sentence(row, explanation)
-    paragraph = _words.summary(explanation | {"rows": [row]})
-    return paragraph.removeprefix(f"{_words.label(row)}: ")
-
-
-def _change_data(position, entry, feature, row):
-    part = _words.share(entry, row)
-    percentiles = [entry[f"percentile_{when}"] for when in ("before", "after")]
-    return [
-        position,
-        *_words.two_values(entry, feature),
-        *(None if value is None else round(value) for value in percentiles),
-        None if part is None else _words.percent(part),
-    ]
-
-
-def _other_answer(candidate, row, explanation):
-    """Another counterfactual of a row, in words."""
-    changed = [
-        f"{feature['name']} {new}"
-        for entry, feature, after in zip(
-            row["changes"], explanation["features"], candidate["values"], strict=True
+    is_usual = explanation["target"] == explanation["threshold"] is not None
+    if explanation["goal"] == "sure" and is_usual:
+        yield (
+            f"<p>Sure means: as sure as the model is about "
+            f"{_words.percent(1 - facts['rejection_rate'])} of rows like those that "
+            "it learned from. It does not mean right.</p>"
         )
-        if (new := _words.value(after, feature["decimals"]))
-        != _words.value(entry["before"], feature["decimals"])
-    ]
-    what = _words.listed(changed) if changed else "nothing changes"
-    return (
-        f"{what} ({explanation['measure']} {_words.figure(candidate['total'])}, "
-        f"distance {_words.figure(candidate['distance'])})"
-    )
-
-
-def _parts(parts):
-    return [_short(parts[kind]) for kind in ("total", "aleatoric", "epistemic")]
-
-
-def _short(number):
-    return None if number is None else float(f"{number:.4g}")
+    yield _page_rows.section(facts["explanation"]) + "</section>"
 
 
 # --- 4. What not to conclude ---
@@ -500,26 +413,24 @@ def _short(number):
 
 def _limits(facts):
     yield '<section id="limits"><h2>4. What not to conclude</h2><ul>'
-    yield from (f"<li>{_escape(text)}</li>" for text in _warnings(facts))
+    yield from (f"<li>{escape(text)}</li>" for text in _warnings(facts))
     yield "</ul><h3>How this page was made</h3>"
+    yield f'<pre tabindex="0"><code>{escape(facts["code"])}</code></pre>'
+    yield "<details><summary>Settings and versions</summary>"
     yield '<div class="scroll" tabindex="0" role="region" aria-label="Settings"><table>'
     yield "<tbody>"
     for name, value in facts["settings"].items():
         yield (
-            f'<tr><th scope="row">{_escape(name)}</th>'
-            f"<td><code>{_escape(value)}</code></td></tr>"
+            f'<tr><th scope="row">{escape(name)}</th>'
+            f"<td><code>{escape(value)}</code></td></tr>"
         )
     yield "</tbody></table></div>"
     versions = ", ".join(f"{name} {v}" for name, v in facts["versions"].items())
-    yield f"<p>Versions: {_escape(versions)}.</p>"
-    yield f'<pre tabindex="0"><code>{_escape(facts["code"])}</code></pre></section>'
+    yield f"<p>Versions: {escape(versions)}.</p></details></section>"
 
 
 def _warnings(facts):
-    yield (
-        "A change that would make the model sure is about the model, not about the "
-        "world: nobody has shown that acting on it changes the outcome."
-    )
+    yield _ABOUT_THE_MODEL
     yield (
         "Sure is not right. The model can be sure and wrong; part 1 says how often it "
         "is."

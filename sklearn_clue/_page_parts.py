@@ -49,7 +49,8 @@ overflow:hidden}
 .epistemic{background:repeating-linear-gradient(45deg,var(--epistemic) 0 4px,
 Canvas 4px 6px)}
 .swatch{display:inline-block;width:1.2em;height:.8em;border:1px solid}
-.bar{display:inline-block;height:.8em;background:var(--accent);min-width:2px}
+.bar{display:inline-block;height:.8em;background:var(--accent);min-width:2px;
+width:calc(8em*var(--size))}
 .bars{display:inline-flex;height:.7em;min-width:2px;vertical-align:baseline}
 .aleatoric,.epistemic,.bar{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 .scroll{overflow-x:auto;max-width:100%}
@@ -60,20 +61,33 @@ thead th{font-weight:600;border-top:0;vertical-align:bottom}
 #table{width:100%;font-size:.95rem}
 #table td.words{min-width:16rem;overflow-wrap:anywhere}
 #table td.value{max-width:18rem;overflow-wrap:anywhere}
+#table td{max-width:36rem}
+.piece{display:inline-block}
 #table tr.open{background:var(--soft)}
 #table td.detail{background:var(--soft);padding:.75rem 1rem}
 td.detail table{margin:.5rem 0}
-td.detail td,td.detail th{max-width:20rem;overflow-wrap:anywhere}
-td.detail img{width:112px;image-rendering:pixelated;border:1px solid;margin-right:.5rem}
+td.detail td,td.detail tbody th{max-width:20rem;min-width:4.5rem;
+overflow-wrap:anywhere}
+td.detail tbody th{min-width:7rem}
+#table td.pictures{min-width:20rem}
+#table img{width:84px;image-rendering:pixelated;border:1px solid;margin-right:.5rem}
+.terms{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(20rem,100%),1fr));
+gap:.6rem 2rem;font-size:.9rem;margin:.5rem 0}
+.terms dt{font-weight:600}
+.terms dd{margin:0}
+.figures{display:flex;flex-wrap:wrap;gap:.3rem 2rem;margin:.25rem 0 .75rem}
+.figures dt{font-size:.85rem}
+.figures dd{margin:0;font-weight:600}
 .changed{font-weight:600}
 th button,.name{font:inherit;font-weight:600;color:inherit;background:none;border:0;
 padding:0;text-align:left;cursor:pointer}
 .name{color:var(--accent);text-decoration:underline;overflow-wrap:anywhere;
-min-width:4.5rem}
+min-width:5.5rem}
 .drivers td{white-space:nowrap}
-thead button::after{content:" \\2195";opacity:.5}
-th[aria-sort=ascending] button::after{content:" \\2191";opacity:1}
-th[aria-sort=descending] button::after{content:" \\2193";opacity:1}
+.drivers th{overflow-wrap:break-word;max-width:20rem}
+#table>thead button::after{content:"\\a0\\2195";opacity:.5}
+th[aria-sort=ascending] button::after{content:"\\a0\\2191";opacity:1}
+th[aria-sort=descending] button::after{content:"\\a0\\2193";opacity:1}
 .controls{display:flex;flex-wrap:wrap;gap:.5rem 1rem;align-items:end;margin:.75rem 0}
 .controls label{display:flex;flex-direction:column;font-size:.9rem;max-width:100%}
 .controls label.box{flex-direction:row;gap:.4rem;align-items:center}
@@ -87,22 +101,23 @@ pre{background:var(--soft);padding:.75rem;overflow-x:auto}
 code{overflow-wrap:anywhere;white-space:pre-wrap}
 @media (max-width:40rem){
 body{padding:.75rem}
-#table thead{position:absolute;left:-99rem}
-#table,#table tbody,#table tr,#table td,#table th{display:block;border:0}
+#table>thead{position:absolute;left:-99rem}
+#table,#table>tbody,#table>tbody>tr,#table>tbody>tr>*{display:block;border:0}
 #table>tbody>tr{border-top:2px solid var(--line);padding:.4rem 0}
-#table>tbody>tr>td,#table>tbody>tr>th{padding:.1rem 0}
+#table>tbody>tr>*{padding:.1rem 0;max-width:none}
 #table>tbody>tr>td[data-head]::before{content:attr(data-head) ": ";opacity:.75}
-#table td.words{min-width:0}
-#table td.detail table{display:table}
-#table td.detail tr{display:table-row}
-#table td.detail th,#table td.detail td{display:table-cell;padding:.2rem .4rem}
+#table td.words,#table td.pictures{min-width:0}
+#table td.detail{padding:.5rem}
+#table td.detail tr>*,.drivers tr>*{padding:.2rem .3rem;font-size:.9rem}
+.drivers td{white-space:normal}
+.bar{width:calc(3em*var(--size))}
 }
 @media print{
 nav,.skip,.controls,#more{display:none}
 body{max-width:none;font-size:11pt}
 .scroll{overflow:visible}
 tr,figure,.key li{break-inside:avoid}
-thead button::after{content:""}
+#table>thead button::after{content:""}
 }
 """.replace("ALEATORIC", PART_COLORS["aleatoric"]).replace(
     "EPISTEMIC", PART_COLORS["epistemic"]
@@ -129,6 +144,13 @@ const figure = (x) => x === null || x === undefined ? "–" :
 const unit = data.unit ? ` (${data.unit})` : "";
 const square = (x) => data.unit ? x || 0 : (x || 0) ** 2;
 
+const collator = new Intl.Collator("en", {numeric: true});
+const percent = (part) => part === null ? "" : Math.abs(part) < 0.5 && part ?
+  "<1 %" : part >= 99.5 && part < 100 ? ">99 %" : `${Math.round(part)} %`;
+// What belongs together stays on one line.
+const pieces = (text) => text.split(" → ").flatMap((piece, k) =>
+  [...(k ? [" "] : []), make("span", {class: "piece"}, (k ? "→ " : "") + piece)]);
+
 const bars = (parts) => {
   const [total, aleatoric, epistemic] = parts;
   const whole = square(aleatoric) + square(epistemic) || 1;
@@ -144,15 +166,25 @@ const bars = (parts) => {
   return bar;
 };
 
+const move = (row, k) => `${figure(row.before[k])} → ${figure(row.after[k])}`;
+const pictures = (row) => ["before", "after", "difference"].map((what, k) =>
+  make("img", {src: row.pictures[k], alt: `${what} of ${row.name}`}));
+
 // Columns: name, what to sort by, and what to show.
 const columns = [
   {name: "verdict", key: (r) => r.verdict},
-  {name: "what would make it sure", key: (r) => r.nChanged, show: (r) => r.words,
-    style: "words"},
-  {name: "prediction", key: (r) => r.prediction},
+  {name: data.goal === "sure" ? "what would make it sure" : "what changes",
+    key: (r) => r.nChanged, show: (r) => r.words, style: "words"},
+  {name: "before, after, difference", key: (r) => r.pictures && r.before[0],
+    nodes: (r) => pictures(r), style: "pictures"},
+  {name: "prediction", key: (r) => r.prediction, nodes: (r) => pieces(r.prediction)},
+  {name: "truth", key: (r) => r.truth,
+    nodes: (r) => [r.truth ?? "–", ...(r.wrong ?
+      [" ", make("span", {class: "piece"}, "(✗ wrong)")] : [])]},
   {name: data.measure + unit, key: (r) => r.before[0], nodes: (r) =>
-    [figure(r.before[0]), " → ", figure(r.after[0]), " ", bars(r.before)]},
-  {name: "truth", key: (r) => r.truth, hidden: !data.hasTruth},
+    [...pieces(move(r, 0)), " ", bars(r.before)]},
+  {name: "fall" + unit, key: (r) => r.before[0] - r.after[0], hidden: true},
+  {name: "after auto-encoding" + unit, key: (r) => r.rebuilt, hidden: true},
   {name: "columns changed", key: (r) => r.nChanged, hidden: true},
   {name: "distance", key: (r) => r.distance, hidden: true},
   {name: "plausibility", key: (r) => r.plausibility, hidden: true},
@@ -171,7 +203,7 @@ data.features.forEach((name, j) => columns.push({
     return change ? `${change[1]} → ${change[2]}` : r.values[j];
   },
 }));
-columns.unshift({name: "row", key: (r) => r.position, show: (r) => r.name});
+columns.unshift({name: "row", key: (r) => r.name});
 for (const column of columns) {
   column.show ??= (r) => {
     const value = column.key(r);
@@ -193,7 +225,7 @@ const compare = (a, b) => {
   const none = (x) => x === null || x === undefined || x === "";
   if (none(a) || none(b)) return none(a) - none(b);
   const order = typeof a === "number" && typeof b === "number" ? a - b :
-    String(a).localeCompare(String(b));
+    collator.compare(a, b);
   return state.rising ? order : -order;
 };
 
@@ -210,8 +242,7 @@ const drawHead = () => {
       else {
         state.sort = column;
         // Words rise from a to z, and of figures the largest are asked for.
-        state.rising = column.name === "row" || found.some(
-          (r) => typeof column.key(r) === "string");
+        state.rising = found.some((r) => typeof column.key(r) === "string");
       }
       update();
       head.querySelectorAll("button")[shown().indexOf(column)].focus();
@@ -226,41 +257,44 @@ const drawHead = () => {
 
 const line = (...cells) => make("tr", {}, ...cells);
 const cellOf = (text, style = "") => make("td", {class: style}, text);
+const grid = (label, heads, rows) => make("div", {class: "scroll", tabIndex: 0,
+  role: "region", "aria-label": label}, make("table", {},
+  make("thead", {}, line(...heads.map((h) => make("th", {scope: "col"}, h)))),
+  make("tbody", {}, ...rows)));
 const detail = (row) => {
-  const content = [make("p", {}, row.words)];
-  if (row.pictures) {
-    const names = ["before", "after", "difference"];
-    content.push(make("p", {}, ...row.pictures.map((address, k) =>
-      make("img", {src: address, alt: `${names[k]} of ${row.name}`}))));
-  }
-  const facts = [
+  const figures = [
     ["prediction", row.prediction], ["truth", row.truth],
-    [data.measure + unit, `${figure(row.before[0])} → ${figure(row.after[0])}`],
-    ["aleatoric", `${figure(row.before[1])} → ${figure(row.after[1])}`],
-    ["epistemic", `${figure(row.before[2])} → ${figure(row.after[2])}`],
-    ["distance", figure(row.distance)], ["plausibility", figure(row.plausibility)],
+    [data.measure + unit, move(row, 0)], ["aleatoric", move(row, 1)],
+    ["epistemic", move(row, 2)], ["distance", figure(row.distance)],
+    ["plausibility", row.plausibility === null ? undefined : figure(row.plausibility)],
+    ["after auto-encoding", row.rebuilt === null ? undefined : figure(row.rebuilt)],
+    ["group", row.group >= 0 ? String(row.group + 1) : undefined],
   ].filter(([name, value]) => value !== undefined);
-  content.push(make("p", {}, facts.map(([n, v]) => `${n}: ${v}`).join("; ") + "."));
-  if (row.group >= 0) content.push(make("p", {}, `Group: ${data.groups[row.group]}`));
-  if (data.features.length) {
-    const heads = ["column", "before", "after", "training percentile",
-      "share of the fall"];
-    if (row.neighbor) heads.push("nearest sure training row");
-    const lines = data.features.map((name, j) => [name, j, changeOf(row, j)]);
-    lines.sort((a, b) => (b[2] !== undefined) - (a[2] !== undefined));
-    const rows = lines.map(([name, j, change]) => {
-      const cells = [make("th", {scope: "row"}, name),
-        cellOf(change ? change[1] : row.values[j]),
-        cellOf(change ? change[2] : "same", change ? "changed" : ""),
-        cellOf(change && change[3] !== null ? `${change[3]} → ${change[4]}` : ""),
-        cellOf(change && change[5] !== null ? change[5] : "")];
-      if (row.neighbor) cells.push(cellOf(row.neighbor[j]));
-      return line(...cells);
-    });
-    content.push(make("div", {class: "scroll", tabIndex: 0, role: "region",
-      "aria-label": `All columns of ${row.name}`}, make("table", {},
-      make("thead", {}, line(...heads.map((h) => make("th", {scope: "col"}, h)))),
-      make("tbody", {}, ...rows))));
+  const content = [make("dl", {class: "figures"}, ...figures.map(([name, value]) =>
+    make("div", {}, make("dt", {}, name), make("dd", {}, value))))];
+  const values = (change, j) => [make("th", {scope: "row"}, data.features[j]),
+    ...change.map((text, k) => cellOf(text, k === 1 ? "changed" : "")),
+    ...(row.neighbor ? [cellOf(row.neighbor[j])] : [])];
+  const more = row.neighbor ? ["nearest sure training row"] : [];
+  const moved = [...row.changes].sort((a, b) => b[6] - a[6] || b[5] - a[5]);
+  if (moved.length) {
+    const parts = [
+      ["before", (c) => c[1]], ["after", (c) => c[2]],
+      ["training percentile", (c) => c[3] === null ? "" : `${c[3]} → ${c[4]}`],
+      ["share of the fall", (c) => percent(c[5])],
+    ].filter(([head, show]) => moved.some((c) => show(c) !== ""));
+    content.push(grid(`What changes in ${row.name}`,
+      ["column", ...parts.map(([head]) => head), ...more],
+      moved.map((c) => line(...values(parts.map(([head, show]) => show(c)), c[0])))));
+  }
+  const same = data.features.map((name, j) => j).filter((j) => !changeOf(row, j));
+  if (same.length) {
+    const count = same.length === 1 ? "1 column stays" : `${same.length} columns stay`;
+    content.push(make("details", {open: !moved.length}, make("summary", {},
+      `${count} as they are`.replace("stays as they are", "stays as it is")),
+      grid(`What stays in ${row.name}`, ["column", "value", ...more], same.map((j) =>
+        line(make("th", {scope: "row"}, data.features[j]), cellOf(row.values[j]),
+          ...(row.neighbor ? [cellOf(row.neighbor[j])] : []))))));
   }
   if (row.others && row.others.length) {
     content.push(make("p", {}, "Other answers:"),
@@ -304,7 +338,8 @@ const update = () => {
   drawHead();
   body.replaceChildren(...found.slice(0, state.limit).flatMap(drawRow));
   const n = Math.min(found.length, state.limit);
-  status.textContent = `${found.length} of ${data.rows.length} rows` +
+  const written = (number) => number.toLocaleString("en");
+  status.textContent = `${written(found.length)} of ${written(data.rows.length)} rows` +
     (n < found.length ? `, the first ${n} shown` : "") +
     (found.length ? "." : ": no row is like that. Remove a filter.");
   more.hidden = n >= found.length;
@@ -331,9 +366,11 @@ const choose = (name, text, options) => {
 const verdicts = [...new Set(data.rows.map((row) => row.verdict))].sort();
 choose("verdict", "Verdict", verdicts.map(
   (v) => [v || "none", (r) => r.verdict === v]));
-const changed = new Set(data.rows.flatMap((row) => row.changes.map((c) => c[0])));
+const isClear = (row, j) => row.changes.some((c) => c[0] === j && c[6]);
+const changed = new Set(data.rows.flatMap((row) =>
+  row.changes.filter((c) => c[6]).map((c) => c[0])));
 choose("column", "Column that changes", [...changed].sort((a, b) => a - b).map(
-  (j) => [data.features[j], (row) => changeOf(row, j) !== undefined]));
+  (j) => [data.features[j], (row) => isClear(row, j)]));
 if (data.rows.some((row) => row.flips)) {
   choose("flips", "Prediction", [["flips", (r) => r.flips],
     ["stays", (r) => !r.flips]]);
@@ -361,14 +398,17 @@ const field = (value) => {
   }
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
+const bare = (text, j) => !data.numeric[j] ? text :
+  text === "missing" ? "" : text.replaceAll(",", "");
 const asCSV = () => {
-  const heads = ["row", "verdict", "what would make it sure", "prediction",
-    ...(data.hasTruth ? ["truth"] : []), `${data.measure} before`,
+  const heads = ["row", "verdict", columns.find((c) => c.style === "words").name,
+    "prediction", ...(data.hasTruth ? ["truth"] : []), `${data.measure} before`,
     `${data.measure} after`, "distance", ...data.features,
     ...data.features.map((name) => `${name} (after)`)];
   const lines = found.map((r) => [r.name, r.verdict, r.words, r.prediction,
     ...(data.hasTruth ? [r.truth] : []), r.before[0], r.after[0], r.distance,
-    ...r.values, ...r.values.map((value, j) => (changeOf(r, j) ?? [0, 0, value])[2])]);
+    ...r.values.map(bare),
+    ...r.values.map((value, j) => bare((changeOf(r, j) ?? [0, 0, value])[2], j))]);
   return [heads, ...lines].map((cells) => cells.map(field).join(",")).join("\r\n");
 };
 const save = make("button", {type: "button", id: "save"}, "Download these rows as CSV");
@@ -379,7 +419,16 @@ save.addEventListener("click", () => {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 });
 controls.append(save);
-window.addEventListener("beforeprint", () => { state.limit = Infinity; update(); });
+const terms = document.getElementById("terms");
+if (innerWidth < 640) terms.open = false;
+let usual = STEP;
+window.addEventListener("beforeprint", () => {
+  usual = state.limit;
+  terms.open = true;
+  state.limit = Infinity;
+  update();
+});
+window.addEventListener("afterprint", () => { state.limit = usual; update(); });
 update();
 })();
 """

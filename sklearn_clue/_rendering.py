@@ -1,4 +1,4 @@
-"""HTML from the facts of an explanation, as `Explanation.to_dict` gives them.
+"""What a notebook shows of an explanation, from what `Explanation.to_dict` gives.
 
 Nothing here knows a model, a frame or a schema. All that comes from the data passes
 `_escape` on its way into HTML.
@@ -6,28 +6,24 @@ Nothing here knows a model, a frame or a schema. All that comes from the data pa
 
 import base64
 import html
-import itertools
 import struct
 import zlib
 
 import numpy as np
 
 from sklearn_clue._words import (
-    count,
     figure,
+    heading,
     judged_measure,
     label,
     percent,
     pixel_range,
     pixels,
     predicted,
-    predicted_moves,
     sentence,
     share,
-    summary,
     two_values,
     value,
-    verdicts,
 )
 
 __all__ = []
@@ -72,72 +68,15 @@ overflow-wrap:break-word}
 .clue-x .same{opacity:.65}
 .clue-x .first{border-left:2px solid rgba(128,128,128,.5)}
 .clue-x .figures{border-top:2px solid rgba(128,128,128,.7)}
-.clue-x details{white-space:normal}
-.clue-x ol{margin:.3em 0;padding-left:1.4em;width:34em}
 .clue-x ul{margin:.3em 0;padding-left:1.4em;max-width:60em}
-.clue-x .words{white-space:normal;min-width:22em;max-width:34em}
 .clue-x img{width:84px;image-rendering:pixelated;border:1px solid}
-"""
-
-_PAGE_STYLE = """
-:root{color-scheme:light dark}
-body{font:15px/1.45 system-ui,sans-serif;margin:1.5em;background:Canvas;
-color:CanvasText}
-h1{font-size:1.4em;margin:0 0 .3em}
-p{max-width:60em;margin:.4em 0}
-.clue-x{max-height:88vh;overflow:auto;margin-top:1em}
-.clue-x thead th{position:sticky;top:0;background:Canvas;z-index:2;
-box-shadow:0 2px CanvasText;vertical-align:bottom}
-.clue-x tbody th{position:sticky;left:0;background:Canvas;z-index:1;font-weight:600;
-min-width:5em}
-.clue-x thead th:first-child{left:0;z-index:3}
-.clue-x table td{white-space:nowrap;max-width:none}
-.clue-x table td.words{white-space:normal;max-width:34em}
-.clue-x th button{font:inherit;color:inherit;background:none;border:0;padding:0;
-cursor:pointer;text-align:left}
-.clue-x th button::after{content:" \\2195";opacity:.45}
-.clue-x th[aria-sort=ascending] button::after{content:" \\2191";opacity:1}
-.clue-x th[aria-sort=descending] button::after{content:" \\2193";opacity:1}
-@media print{.clue-x{max-height:none;overflow:visible}}
-"""
-
-# Without it the table stands as it is, in the user's order.
-_SORT_SCRIPT = """
-"use strict";
-for (const table of document.querySelectorAll("table.sortable")) {
-  const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, column) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.title = "Sort by this column";
-    button.append(...head.childNodes);
-    head.append(button);
-    button.addEventListener("click", () => {
-      const keyed = [...table.tBodies[0].rows].map((row) => {
-        const text = row.cells[column].dataset.sort;
-        return {row, text, number: text === "" ? NaN : Number(text)};
-      });
-      const numeric = keyed.every((k) => k.text === "" || !Number.isNaN(k.number));
-      const now = head.getAttribute("aria-sort");
-      const rising = now === null ? !numeric : now === "descending";
-      keyed.sort((a, b) => {
-        if (a.text === "" || b.text === "") return (a.text === "") - (b.text === "");
-        const order = numeric ? a.number - b.number : a.text.localeCompare(b.text);
-        return rising ? order : -order;
-      });
-      table.tBodies[0].append(...keyed.map((k) => k.row));
-      for (const other of heads) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", rising ? "ascending" : "descending");
-    });
-  });
-}
 """
 
 
 def table(facts, n_rows):
     """Write the table for a notebook; `n_rows` counts those left out as well."""
     rows = facts["rows"]
-    lines = [f"<p>{_escape(_heading(facts, n_rows))}."]
+    lines = [f"<p>{_escape(heading(facts, n_rows))}."]
     if len(rows) < n_rows:
         lines.append(
             f"The first {len(rows)} are shown: slice the explanation for others, or "
@@ -148,9 +87,7 @@ def table(facts, n_rows):
         lines.append(f"<p>Note: {_escape(facts['note'])}</p>")
     if rows and facts["goal"] == "sure":
         lines.append(f"<ul>{''.join(_sentence_items(facts))}</ul>")
-    if rows and facts["image_shape"] is not None:
-        lines += _listing(facts)
-    elif rows:
+    if rows:
         lines += _side_by_side(facts)
     if rows:
         lines.append(f"<p>{_legend(facts)}</p>")
@@ -158,55 +95,8 @@ def table(facts, n_rows):
     return f'<div class="clue-x"><style>{_TABLE_STYLE}</style>\n{body}\n</div>'
 
 
-def page(facts):
-    """Write a page of its own with all rows."""
-    title = _heading(facts, len(facts["rows"]))
-    unit = f" {facts['unit']}" if facts["unit"] else ""
-    settings = [
-        f"{name}: {figure(facts[key])}{unit}"
-        for name, key, unit in (
-            ("distance weight", "distance_weight", ""),
-            ("sure up to", "target", unit),
-            ("rejected above", "threshold", unit),
-        )
-        if facts[key] is not None
-    ]
-    paragraphs = [_legend(facts)]
-    if settings:
-        paragraphs.append(_escape("; ".join(settings).capitalize() + "."))
-    if facts["note"]:
-        paragraphs.append(f"Note: {_escape(facts['note'])}")
-    if facts["goal"] == "sure" and facts["rows"]:
-        # The verdict comes first; the table has the sentences beside their rows.
-        paragraphs.insert(0, f"<b>{_escape(verdicts(facts).capitalize())}.</b>")
-    words = "".join(f"<p>{_escape(line)}</p>" for line in summary(facts).splitlines())
-    lines = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width,initial-scale=1">',
-        # Nothing is fetched, whatever the data may hold.
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
-        "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">",
-        f"<title>{_escape(title)}</title>",
-        f"<style>{_TABLE_STYLE}{_PAGE_STYLE}</style></head><body>",
-        f"<h1>{_escape(title)}</h1>",
-        *(f"<p>{paragraph}</p>" for paragraph in paragraphs),
-        f"<details><summary>In words</summary>{words}</details>",
-        '<div class="clue-x">',
-        *_listing(facts),
-        "</div>",
-        f"<script>{_SORT_SCRIPT}</script></body></html>",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def _escape(content):
     return html.escape(str(content), quote=True)
-
-
-def _heading(facts, n_rows):
-    goal = facts["goal"]  # sure, or surer
-    return f"{facts['method']}: what would make the model {goal} of {count(n_rows)}"
 
 
 def _sentence_items(facts):
@@ -258,16 +148,7 @@ def _side_by_side(facts):
     for _ in rows:
         yield '<th class="first">original</th><th>counterfactual</th>'
     yield "</tr></thead><tbody>"
-    for position, feature in enumerate(facts["features"]):
-        yield f"<tr><th>{_escape(feature['name'])}</th>"
-        for row in rows:
-            entry = row["changes"][position]
-            old = _value_html(entry["before"], feature)
-            same = "" if entry["highlighted"] else ' class="same"'
-            yield f'<td class="first">{old}</td>'
-            new = _new_value_html(entry, feature) + _share_html(entry, row)
-            yield f"<td{same}>{new}</td>"
-        yield "</tr>"
+    yield from (_pictures if facts["image_shape"] is not None else _values)(facts)
     largest = _largest_total(rows)
     yield f'<tr class="figures"><th>{_escape(_measure_with_unit(facts))}</th>'
     for row in rows:
@@ -288,128 +169,36 @@ def _side_by_side(facts):
     yield "</tr></tbody></table>"
 
 
-def _listing(facts):
-    """One line per row, sortable by the values in `data-sort`."""
-    rows = facts["rows"]
-    is_image = facts["image_shape"] is not None
-    columns = _figure_columns(facts)
-    heads = [("row", ""), *((name, more) for name, more, _ in columns)]
-    if is_image:
-        heads[1:1] = [("original", ""), (facts["method"], ""), ("difference", "")]
-    else:
-        heads += [(feature["name"], "") for feature in facts["features"]]
-    yield '<table class="sortable"><thead><tr>'
-    for name, more in heads:
-        more = f" <small>{_escape(more)}</small>" if more else ""
-        yield f'<th scope="col" class="name">{_escape(name)}{more}</th>'
-    yield "</tr></thead><tbody>"
-    addresses = pictures(rows) if is_image and rows else itertools.repeat(())
-    for position, (row, images) in enumerate(zip(rows, addresses, strict=False)):
-        yield "<tr>"
-        key, name = _sort_key(row["row"]), _escape(label(row))
-        yield f'<th scope="row" data-sort="{key}">{name}</th>'
-        for image, what in zip(images, _IMAGES, strict=False):
-            yield _cell(position, f'<img src="{image}" alt="{what} of {name}">')
-        for _, _, content in columns:
-            yield _cell(*content(row))
-        if not is_image:
-            for entry, feature in zip(row["changes"], facts["features"], strict=True):
-                content = _both_values_html(entry, feature) + _share_html(entry, row)
-                yield _cell(entry["before"], content)
+def _values(facts):
+    """A line per feature."""
+    for position, feature in enumerate(facts["features"]):
+        yield f"<tr><th>{_escape(feature['name'])}</th>"
+        for row in facts["rows"]:
+            entry = row["changes"][position]
+            old = _value_html(entry["before"], feature)
+            same = "" if entry["highlighted"] else ' class="same"'
+            yield f'<td class="first">{old}</td>'
+            new = _new_value_html(entry, feature) + _share_html(entry, row)
+            yield f"<td{same}>{new}</td>"
         yield "</tr>"
-    yield "</tbody></table>"
 
 
-def _figure_columns(facts):
-    """What is told of each row besides its features.
-
-    Each column has a head, what is added to it in small letters, and a function from
-    the row to the key it sorts by and the content of the cell.
-    """
-    rows, unit = facts["rows"], facts["unit"] or ""
-    largest = _largest_total(rows)
-
-    def bars(row):
-        both = (row["uncertainty"][when] for when in ("before", "after"))
-        before, after = (_uncertainty_html(parts, largest, facts) for parts in both)
-        return row["uncertainty"]["before"]["total"], f"{before}<br>{after}"
-
-    def rebuilt(row):
-        total = row["uncertainty"]["reconstructed"]["total"]
-        return total, figure(total)
-
-    def predictions(row):
-        return row["prediction"]["before"], _escape(predicted_moves(row, facts))
-
-    def single(name, write=figure):
-        return lambda row: (row[name], write(row[name]))
-
-    columns = []
-    if facts["goal"] == "sure":
-        columns += [
-            ("verdict", "", single("verdict", _escape)),
-            (
-                "in words",
-                "",
-                lambda row: (row["n_changed"], _escape(sentence(row, facts)), "words"),
-            ),
-        ]
-    columns += [
-        (_measure_with_unit(facts), "before, after", bars),
-        ("explained", unit, single("uncertainty_explained")),
-    ]
-    if _has_reconstruction(rows):
-        columns.append(("auto-encoded", unit, rebuilt))
-    columns += [("prediction", "", predictions), ("distance", "", single("distance"))]
-    if any(row["plausibility"] is not None for row in rows):
-        columns.append(("plausibility", "", single("plausibility")))
-    if any(len(row["candidates"]) > 1 for row in rows):
-        columns.append(
-            (
-                "candidates",
-                "",
-                lambda row: (len(row["candidates"]), _alternatives(row, facts)),
-            )
+def _pictures(facts):
+    """A line of the images, and one of their differences."""
+    lines = ["<tr><th>image</th>", "<tr><th>difference</th>"]
+    for row, addresses in zip(facts["rows"], pictures(facts["rows"]), strict=True):
+        name = _escape(label(row))
+        before, after, move = (
+            f'<img src="{address}" alt="{what} of {name}">'
+            for address, what in zip(addresses, _IMAGES, strict=True)
         )
-    return columns
+        lines[0] += f'<td class="first">{before}</td><td>{after}</td>'
+        lines[1] += f'<td class="first" colspan="2">{move}</td>'
+    yield "</tr>".join([*lines, ""])
 
 
 def _has_reconstruction(rows):
     return any(row["uncertainty"]["reconstructed"] is not None for row in rows)
-
-
-def _alternatives(row, facts):
-    """All counterfactuals of a row, to unfold."""
-    candidates = row["candidates"]
-    if len(candidates) == 1:
-        return "1"
-    lines = []
-    for candidate in candidates:
-        texts = [
-            f"{facts['measure']} {figure(candidate['total'])}",
-            f"distance {figure(candidate['distance'])}",
-        ]
-        if candidate["count"] > 1:
-            texts.append(f"found {candidate['count']} times")
-        if facts["image_shape"] is None:
-            texts += [
-                f"{feature['name']} {new}"
-                for entry, feature, after in zip(
-                    row["changes"], facts["features"], candidate["values"], strict=True
-                )
-                if (new := value(after, feature["decimals"]))
-                != value(entry["before"], feature["decimals"])
-            ]
-        lines.append(f"<li>{_escape(', '.join(texts))}</li>")
-    return (
-        f"<details><summary>{len(candidates)}</summary>"
-        f"<ol>{''.join(lines)}</ol></details>"
-    )
-
-
-def _cell(key, content, style=None):
-    style = f' class="{style}"' if style else ""
-    return f'<td data-sort="{_sort_key(key)}"{style}>{content}</td>'
 
 
 def _measure_with_unit(facts):
@@ -465,14 +254,6 @@ def _new_value_html(entry, feature):
     return f'<b style="{_MARK}"{_tooltip(entry)}>{_arrow(entry)}&nbsp;{new}</b>'
 
 
-def _both_values_html(entry, feature):
-    if entry["highlighted"]:
-        old, new = map(_cut, two_values(entry, feature))
-        return f'<b style="{_MARK}"{_tooltip(entry)}>{old} → {new}</b>'
-    old, new = (_value_html(entry[when], feature) for when in ("before", "after"))
-    return old if old == new else f"{old} → {new}"
-
-
 def _share_html(entry, row):
     """The share of the fall that a change brings."""
     part = share(entry, row) if entry["highlighted"] else None
@@ -496,13 +277,6 @@ def _tooltip(entry):
 
 def _predictions_html(row, facts):
     return tuple(map(_escape, predicted(row, facts)))
-
-
-def _sort_key(content):
-    """What a column sorts by: a number, or text; nothing if missing."""
-    if isinstance(content, list):
-        content = content[0] if len(content) == 1 else None
-    return "" if content is None else _escape(content)
 
 
 # --- Images ---

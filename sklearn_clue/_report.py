@@ -354,6 +354,7 @@ def _reliability(explainer, X, wrong):
     return {
         "claimed": confidence.mean(),
         "right": 1 - wrong.mean(),
+        "interval": _wilson(len(wrong) - wrong.sum(), len(wrong)),
         "bins": [
             {
                 "claimed": confidence[rows].mean(),
@@ -437,9 +438,17 @@ def _add_groups(facts, explainer, explanation):
     if len(explanation) < 2 or explanation.distance_weight is not None:
         return
     groups = grouping.from_explanation(explainer, explanation, random_state=0)
-    facts["groups"] = list(map(str, groups.sentences_))
+    told = zip(groups.sentences_, groups.still_unsure_, strict=True)
+    facts["groups"] = [_group_words(*group) for group in told]
     for row, group in zip(facts["explanation"]["rows"], groups.labels_, strict=True):
         row["group"] = int(group)
+
+
+def _group_words(sentence, unsure):
+    what = f"{sentence.rpartition(';')[0]}."
+    if unsure == 0:
+        return what
+    return f"{what} For {_words.percent(unsure)} of them this is not enough."
 
 
 def _add_truth(facts, y_test, chosen):

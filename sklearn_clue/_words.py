@@ -59,6 +59,12 @@ def figure(number):
     return f"{number:,.0f}" if 1000 <= abs(number) < 1e7 else f"{number:.3g}"
 
 
+def rounded(number):
+    """Write the size of a number with two digits that count."""
+    number = float(f"{abs(number):.2g}")
+    return f"{number:,.0f}" if number >= 10 else f"{number:g}"
+
+
 def measured(before, after, unit):
     """Write how an uncertainty moves, with its unit."""
     return f"{figure(before)} → {figure(after)}" + (f" {unit}" if unit else "")
@@ -197,6 +203,12 @@ def listed(texts):
 
 
 # --- Sentences ---
+
+
+def heading(facts, n_rows):
+    """Write what an explanation of some rows is about: sure, or surer."""
+    goal = facts["goal"]
+    return f"{facts['method']}: what would make the model {goal} of {count(n_rows)}"
 
 
 def summary(facts):

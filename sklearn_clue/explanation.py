@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sklearn_clue import _facts, _rendering, _rows, _tables, _words
+from sklearn_clue import _facts, _page, _rendering, _rows, _tables, _words
 from sklearn_clue._knee import knee_distances, knee_index
 from sklearn_clue.persistence import replacing
 from sklearn_clue.schema import FeatureSchema
@@ -174,9 +174,16 @@ class Explanation:
         its unit: positive where it lowers the uncertainty, zero where the column does
         not change. Each row sums to the fall from row to counterfactual.
 
+        For images they are integrals of the gradient along the way from image to
+        counterfactual, and sum to the fall up to `contributions_residual`.
+
     contributions_error : ndarray of shape (n_rows, n_features), default=None
         Standard errors of the contributions, where not all orders of the changes were
         counted.
+
+    contributions_residual : ndarray of shape (n_rows,), default=None
+        What the contributions of an image sum to, less the fall of its uncertainty:
+        the error of the integral.
 
     classes : ndarray of shape (n_classes,), default=None
         The labels that the columns of the probabilities belong to.
@@ -285,6 +292,7 @@ class Explanation:
     plausibility_before: np.ndarray | None = None
     contributions: np.ndarray | None = None
     contributions_error: np.ndarray | None = None
+    contributions_residual: np.ndarray | None = None
     classes: np.ndarray | None = None
     probabilities_before: np.ndarray | None = None
     probabilities_after: np.ndarray | None = None
@@ -304,9 +312,8 @@ class Explanation:
             candidates, details = _rows.only_candidates(self)
             object.__setattr__(self, "candidates", candidates)
             object.__setattr__(self, "candidate_details", details)
-        bound = self.threshold if self.target is None else self.target
-        if self.is_sure is None and bound is not None:
-            is_sure = _facts.is_within(self._judged[1], bound)
+        if self.is_sure is None and self._bound is not None:
+            is_sure = _facts.is_within(self._bounded[1], self._bound)
             object.__setattr__(self, "is_sure", is_sure)
         if self.n_changed is None:
             changed = _facts.is_changed(self.X, self.counterfactuals)
@@ -360,6 +367,19 @@ class Explanation:
         weights = weights_of_parts(self.kind)
         both = (self.uncertainty_before, self.uncertainty_after)
         return [np.asarray(weighted_sum(weights, parts)) for parts in both]
+
+    @property
+    def _bound(self):
+        """The uncertainty up to which the model counts as sure, if that is known."""
+        return self.threshold if self.target is None else self.target
+
+    @property
+    def _bounded(self):
+        """What the bound is about, before and after: the threshold is for the total."""
+        if self.target is not None:
+            return self._judged
+        both = (self.uncertainty_before, self.uncertainty_after)
+        return [np.asarray(parts.total) for parts in both]
 
     @property
     def _labels(self):
@@ -473,11 +493,14 @@ class Explanation:
     def to_html(self, path):
         """Write one page with all rows, to open in any browser.
 
+        It is the part of a :func:`report` that holds the rows: a table that can be
+        searched, sorted and filtered, with what would make the model sure in words
+        first and the figures of a row at a click.
+
         Parameters
         ----------
         path : str or os.PathLike
-            The file to write. It needs no network and no other file. A click on the
-            head of a column sorts the rows by it.
+            The file to write. It needs no network and no other file.
 
         Returns
         -------
@@ -485,8 +508,8 @@ class Explanation:
             The file written.
         """
         path = Path(path)
+        page = _page.write_rows(self.to_dict())
         # Half a surrogate pair, which a name may hold, is no character of UTF-8.
-        page = _rendering.page(self.to_dict())
         with replacing(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
             file.write(page)
         return path

@@ -101,7 +101,7 @@ class Pipeline(DocLinkMixin, sklearn_pipeline.Pipeline):
         return X
 
     @available_if(_last_step_has("explain"))
-    def explain(self, X):
+    def explain(self, X, **kwargs):
         """Transform rows, and explain them by the last step.
 
         Parameters
@@ -109,12 +109,15 @@ class Pipeline(DocLinkMixin, sklearn_pipeline.Pipeline):
         X : {array-like, DataFrame} of shape (n_samples, n_features)
             Rows to explain, as the first step takes them.
 
+        **kwargs : dict
+            What `explain` of the last step takes besides, such as `contributions`.
+
         Returns
         -------
         explanation : Explanation
             The explanation, in the space that the last step is given.
         """
-        return self._final_estimator.explain(self._to_last_step(X))
+        return self._final_estimator.explain(self._to_last_step(X), **kwargs)
 
     @available_if(_last_step_has("explain_path"))
     def explain_path(self, X, *args, **kwargs):

@@ -145,7 +145,7 @@ class ColumnSchema:
         return isinstance(self.low, Integral)
 
     def numbers_of(self, cells):
-        """Cells of a number as numbers: a duration counted in its unit.
+        """Give cells of a number as numbers: a duration counted in its unit.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class ColumnSchema:
         return _durations.as_numbers(_durations.read(cells, self.name), self.unit)
 
     def cells_of(self, numbers):
-        """The way back from `numbers_of`.
+        """Go back from numbers to cells, the reverse of `numbers_of`.
 
         Parameters
         ----------

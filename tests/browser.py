@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -24,6 +25,12 @@ os.execv(path, sys.argv[3:])
 def find_browser():
     """The path of a browser, or None."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def data_of(page):
+    """What the table of a page is drawn from."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+    return json.loads(found[1])
 
 
 class Browser:
@@ -50,6 +57,8 @@ class Browser:
         )["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
+        # Of the thread, not of the clock: what else runs makes no difference.
+        self.send("Performance.enable", timeDomain="threadTicks")
 
     def __enter__(self):
         return self
@@ -92,12 +101,24 @@ class Browser:
             self.events.append(self._receive())
 
     def run(self, expression):
-        """The value of a JavaScript expression."""
+        """The value of a JavaScript expression, or what it promises."""
         answer = self.send(
-            "Runtime.evaluate", expression=expression, returnByValue=True
+            "Runtime.evaluate",
+            expression=expression,
+            returnByValue=True,
+            awaitPromise=True,
         )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def violations(self, axe):
+        """What axe-core, given as its source, finds serious or critical on the page."""
+        self.run(axe + "; undefined")
+        return self.run(
+            """axe.run().then((result) => result.violations.filter(
+            (v) => ["serious", "critical"].includes(v.impact)).map(
+            (v) => [v.id, v.nodes.map((node) => node.html)]))"""
+        )
 
     def click(self, selector):
         """Press the mouse in the middle of the first element that is selected."""
@@ -136,11 +157,24 @@ class Browser:
             mobile=False,
         )
 
-    def set_dark(self, is_dark):
-        """Set what the user prefers."""
+    def set_dark(self, is_dark, media=""):
+        """Set what the user prefers, on the screen or in print."""
         value = "dark" if is_dark else "light"
         features = [{"name": "prefers-color-scheme", "value": value}]
-        self.send("Emulation.setEmulatedMedia", features=features)
+        self.send("Emulation.setEmulatedMedia", media=media, features=features)
+
+    def choose(self, selector, value):
+        """Choose an option of a menu."""
+        self.run(f"""(() => {{
+            const menu = document.querySelector({json.dumps(selector)});
+            menu.value = {json.dumps(value)};
+            menu.dispatchEvent(new Event("change"));
+        }})()""")
+
+    def script_seconds(self):
+        """Time that the processor has spent on scripts since the page was opened."""
+        metrics = self.send("Performance.getMetrics")["metrics"]
+        return next(m["value"] for m in metrics if m["name"] == "ScriptDuration")
 
     def screenshot(self, path, **params):
         """Write a picture of the page."""

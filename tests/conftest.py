@@ -2,9 +2,13 @@
 
 import os
 import random
+import shutil
 import signal
+import subprocess
 import sys
+import tarfile
 import warnings
+from pathlib import Path
 from unittest.mock import patch
 
 # Threads that wait for each other's part of a tiny tensor take most of the time, and
@@ -16,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from browser import Browser, find_browser
 from sklearn.ensemble._hist_gradient_boosting import binning
 from sklearn.utils.parallel import Parallel
 
@@ -133,3 +138,39 @@ def fetch():
             pytest.skip(f"{err}".partition(",")[0])
 
     return fetch_by_name
+
+
+@pytest.fixture(scope="session")
+def browser_of_all(tmp_path_factory):
+    """One browser for all tests, since it takes seconds to start."""
+    path = find_browser()
+    if path is None:
+        pytest.skip("no browser is on the path")
+    with Browser(path, tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(browser_of_all):
+    """A window as most people have it."""
+    browser_of_all.set_width(1200)
+    browser_of_all.set_dark(False)
+    return browser_of_all
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory):
+    """The source of axe-core: of the copy that AXE_CORE names, or fetched by npm."""
+    path = os.environ.get("AXE_CORE")
+    if path is not None:
+        return Path(path).read_text(encoding="utf-8")
+    npm, folder = shutil.which("npm"), tmp_path_factory.mktemp("axe")
+    if npm is None:
+        pytest.skip("npm, which fetches axe-core, is not on the path")
+    fetched = subprocess.run(
+        [npm, "pack", "axe-core@4"], cwd=folder, capture_output=True, timeout=120
+    )
+    if fetched.returncode:
+        pytest.skip("npm could not fetch axe-core")
+    with tarfile.open(next(folder.glob("*.tgz"))) as package:
+        return package.extractfile("package/axe.min.js").read().decode()

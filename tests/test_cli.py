@@ -1,10 +1,17 @@
 """The command: files as people have them, columns in doubt, and what it writes."""
 
+import fcntl
+import gzip
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
+import threading
+import time
+import warnings
 
 import joblib
 import numpy as np
@@ -15,6 +22,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sklearn_clue import NeighborExplainer, TabularEncoder, _cli, _files, _intake
 from sklearn_clue._cli import main
+from sklearn_clue._stages import Stages, warnings_as_notes
 from sklearn_clue.pipeline import make_pipeline
 
 # --- Reading ---
@@ -33,6 +41,9 @@ FILES = {
     "line ends of Windows": ("name,size\r\nÄrger,1.5\r\nb,2.25\r\n", "utf-8"),
     "blank lines and blanks": ("name, size\n\nÄrger , 1.5\nb,2.25\n\n", "utf-8"),
     "bars": ("name|size\nÄrger|1.5\nb|2.25\n", "utf-8"),
+    "a named separator": ("sep=;\nname;size\nÄrger;1.5\nb;2.25\n", "utf-8"),
+    "signs": ("name;size\nÄrger;1,5 €\nb;2,25 €\n", "utf-8"),
+    "blanks": ("name size\nÄrger   1.5 \nb 2.25\n", "utf-8"),
 }
 
 
@@ -55,6 +66,8 @@ def test_text_files(kind, tmp_path):
         ("a,b\n7,x\n,y\n", [7.0, np.nan]),
         ("a,b\n7,x\nNA,y\n", [7.0, np.nan]),
         ("a,b\n007,x\n12,y\n", [7, 12]),
+        ("a;b\n1 234,5;x\n-12\u00a0345;y\n", [1234.5, -12345.0]),
+        ("a,b\n5 %,x\n$12.5,y\n", [5, 12.5]),
     ],
 )
 def test_numbers(text, values, tmp_path):
@@ -76,8 +89,11 @@ def test_quotes_line_breaks_and_names(tmp_path):
     [
         ("", "is empty"),
         ("1,2\n3,4\n", "line 1 holds numbers only: 1, 2"),
+        ("Sales of 2020\na,b\n1,2\n3,4\n", "line 1 has 1 field, and most lines have 2"),
+        ("a,b\nx,1\ny\n", "line 3 has 1 field, and the first line 2"),
         ('a,b\n"x\ny",1\nz,2,3\n', "line 4 has 3 fields, and the first line 2"),
         ('a,b\nx,1\n"z,2\n', "line 3: unexpected end of data"),
+        ("a,b\n" + "x,1\n" * 999 + "x,n.a.\n", "line 1001.*>99 % of the column"),
         (
             "a,b\n" + "1,x\n" * 30 + "2o,x\n",
             "line 32, column 'a': '2o' is not a number",
@@ -91,11 +107,67 @@ def test_what_cannot_be_read_is_told_by_line_and_column(text, message, tmp_path)
         _files.read_table(path)
 
 
-def test_other_readers(tmp_path):
+def test_packed_files(tmp_path):
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress("name;size\nÄrger;1,5\n".encode("latin-1")))
+    table, _ = _files.read_table(path)
+    assert table.to_dict("list") == {"name": ["Ärger"], "size": [1.5]}
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(_files.FileError, match="cannot be read: Compressed file ended"):
+        _files.read_table(path)
+
+
+def test_a_file_without_names(tmp_path):
+    path = write(tmp_path / "t.data", "540 0.0 162\n332.5  142.5 228\n")
+    with pytest.raises(_files.FileError, match="numbers only: 540, 0.0, .*--names"):
+        _files.read_table(path)
+    table, notes = _files.read_table(path, names=["cement", "slag", "water"])
+    assert table["cement"].tolist() == [540, 332.5] and notes == []
+    with pytest.raises(_files.FileError, match="line 1 has 3 fields, and --names 2"):
+        _files.read_table(path, names=["cement", "slag"])
+    write(path, "A11,6\nA12,48\n")
+    assert "such as '6'; if it is a row, pass --names" in _files.read_table(path)[1][0]
+
+
+def test_other_readers(tmp_path, monkeypatch):
     with pytest.raises(_files.FileError, match="cannot be read: No such file"):
         _files.read_table(tmp_path / "none.csv")
-    path = write(tmp_path / "t.parquet", "no parquet")
-    with pytest.raises(_files.FileError, match="needs one more package|cannot be read"):
+
+    def lack(path):
+        raise ImportError("Missing optional dependency 'a reader'.")
+
+    monkeypatch.setattr(pd, "read_excel", lack)
+    with pytest.raises(_files.FileError, match=".xlsx files needs one more package"):
+        _files.read_table(tmp_path / "t.xlsx")
+
+
+PACKAGES = {".parquet": "pyarrow", ".xlsx": "openpyxl"}
+
+
+@pytest.mark.parametrize("ending", PACKAGES)
+def test_parquet_and_excel(ending, tmp_path):
+    pytest.importorskip(PACKAGES[ending])
+    table = pd.DataFrame(
+        {
+            "name": ["Ärger", "b", None],
+            "size": [1.5, np.nan, 2.0],
+            "zip": [7, 12, 7],
+            "since": pd.to_datetime(["2020-01-02", "2021-03-04", "2022-05-06"]),
+            "kind": pd.Categorical(["x", "y", "x"]),
+        }
+    )
+    path = tmp_path / f"table{ending}"
+    getattr(table, {".parquet": "to_parquet", ".xlsx": "to_excel"}[ending])(
+        path, index=False
+    )
+    read, notes = _files.read_table(path, as_text={"zip"})
+    assert notes == [] and read.index.tolist() == [1, 2, 3]
+    assert read["zip"].tolist() == ["7", "12", "7"]
+    assert read["name"].isna().tolist() == [False, False, True]
+    np.testing.assert_array_equal(read["size"], [1.5, np.nan, 2.0])
+    assert _intake._reason("since", read["since"]) == "a date"
+    write(path, "something else")
+    with pytest.raises(_files.FileError, match="cannot be read"):
         _files.read_table(path)
 
 
@@ -284,7 +356,11 @@ def test_report(quick, patients, tmp_path, capsys):
     path = tmp_path / "rows.html"
     args = ["explain", str(out["joblib"]), str(patients), "-o", str(path)]
     assert main([*args, "--max-rows", "20"]) == 0
-    assert "the 20 least sure rows" in path.read_text(encoding="utf-8")
+    page = path.read_text(encoding="utf-8")
+    n_rejected = written[0]["rejected"].sum()
+    assert "the 20 least sure rows" in page and "Of 300 rows that" in page
+    assert f"decide on {n_rejected} (" in page
+    assert f"{n_rejected - 20} rejected ones left out" in page
 
     # And reports on other rows.
     args = ["report", str(patients), "--target", "outcome", "--load"]
@@ -305,10 +381,11 @@ def test_report_on_other_rows(quick, patients, tmp_path, capsys):
     new = write(tmp_path / "new.csv", "".join(lines[:41]))
     path, facts = tmp_path / "page.html", tmp_path / "facts.json"
     args = ["report", str(patients), "--target", "cost", "--drop", "outcome"]
-    args += ["-o", str(path), "--json", str(facts), "--rows", str(new)]
+    args += ["-o", str(path), "--json", str(facts), "--rows", str(new), "--neighbors"]
     assert main(args) == 0
     facts = json.loads(facts.read_text())
     assert facts["n_rows"] == 40 and facts["quality"] is not None
+    assert all("neighbor" in row for row in facts["explanation"]["rows"])
     write(new, "dose,age\n1,2\n")
     assert main(args) == 2
     assert "--rows: there is no column 'ward'" in capsys.readouterr().err
@@ -342,6 +419,13 @@ def test_what_explain_refuses(quick, patients, tmp_path, capsys):
     assert "must end in .csv, .json or .html" in capsys.readouterr().err
     assert main([*args, str(tmp_path / "out.csv")]) == 2
     assert "there is no column 'years'" in capsys.readouterr().err
+    other = ["explain", str(model), "t.parquet", "-o", str(tmp_path / "out.csv")]
+    assert main(other) == 2
+    assert "reads text files only" in capsys.readouterr().err
+    bare = write(tmp_path / "bare.csv", "1,1\n2,2\n")
+    other = ["explain", str(model), str(bare), "-o", str(tmp_path / "bare.json")]
+    assert main([*other, "--names", "years,dose"]) == 0
+    assert len(json.loads((tmp_path / "bare.json").read_text())) == 2
     new = write(tmp_path / "new.csv", "dose,years\n1,1\n2,two\n")
     assert main(["explain", str(model), str(new), "-o", str(tmp_path / "o.csv")]) == 2
     assert "line 3, column 'years': 'two' is not a number" in capsys.readouterr().err
@@ -369,6 +453,154 @@ def test_interrupts_and_failures(quick, patients, tmp_path, capsys, monkeypatch)
     with pytest.raises(RuntimeError):
         main([*args, "--debug"])
     assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_between_pieces_leaves_no_file(
+    patients, tmp_path, monkeypatch, capsys
+):
+    model, path = tmp_path / "model.joblib", tmp_path / "out.csv"
+    X = pd.read_csv(patients)[["dose"]]
+    joblib.dump(NeighborExplainer(LogisticRegression()).fit(X, X["dose"] > 5), model)
+    pieces = []
+
+    def predict(self, X):
+        pieces.append(X)
+        if len(pieces) == 3:
+            raise KeyboardInterrupt
+        return np.zeros(len(X))
+
+    monkeypatch.setattr(NeighborExplainer, "predict", predict)
+    args = ["explain", str(model), str(patients), "-o", str(path), "--chunk", "20"]
+    assert main(args) == 130 and len(pieces) == 3
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.joblib"]
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_file_with_all_that_goes_wrong(quick, patients, tmp_path, capsys):
+    """Semicolons, decimal commas, thousands, marks, breaks, gaps and twins at once."""
+    table = pd.read_csv(patients)
+    lines = ["Dose;Dose;Größe;leer;Notiz;Ergebnis"]
+    for position, row in table.iterrows():
+        dose = str(row["dose"]).replace(".", ",")
+        note = '"ein ""Wort"";\nzwei"' if position % 2 else "kurz"
+        age = "" if position % 97 == 0 else f"{1000 + position:,}".replace(",", ".")
+        outcome = row["outcome"] if isinstance(row["outcome"], str) else ""
+        lines.append(f"{dose};{position % 7};{age};;{note};{outcome}")
+    path, facts = tmp_path / "t.csv", tmp_path / "facts.json"
+    write(path, "\r\n".join(lines), "utf-8-sig")
+    args = ["report", str(path), "--target", "Ergebnis", "--json", str(facts)]
+    assert main([*args, "-o", str(tmp_path / "page.html")]) == 0
+    said = capsys.readouterr().err
+    assert "columns of the same name were numbered: 'Dose'" in said
+    assert "left out, empty: 'leer'" in said and "rows without 'Ergebnis'" in said
+    explained = json.loads(facts.read_text())["explanation"]
+    names = [feature["name"] for feature in explained["features"]]
+    assert names == ["Dose", "Dose.2", "Größe", "Notiz"]
+    values = [change["before"] for change in explained["rows"][0]["changes"]]
+    assert 0 <= values[0] <= 10 and 1000 <= values[2] < 1300
+    assert values[3] in ("kurz", 'ein "Wort";\nzwei')
+
+
+# --- On a terminal ---
+
+
+def test_stages_tell_what_is_left():
+    now = [0.0]
+    stages = Stages({"one": 2.0, "two": 6.0, "three": 2.0}, clock=lambda: now[0])
+    with stages.stage("one"):
+        now[0] = 1.0
+        assert stages.progress() == (0.1, 9.0)
+        now[0] = 4.0  # it takes twice as long, ...
+        assert stages.progress()[1] is None
+    with stages.stage("two"):
+        # ... so the others will as well.
+        assert stages.progress()[1] == pytest.approx(16)
+        now[0] = 10.0
+        share, left = stages.progress()
+        assert (share, left) == (0.5, 10.0)
+        stages.expected["three"] = 20.0  # which lengthens what is left
+        assert stages.progress() == (0.5, 46.0)
+        now[0] = 16.0
+    with stages.stage("three"):
+        pass
+
+
+def run_on_a_terminal(args, monkeypatch):
+    """Run the command with a terminal for stderr; return its code and what it drew."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(ours, (24, 80))
+    shown = []
+
+    def read():
+        try:
+            while piece := os.read(ours, 1 << 16):
+                shown.append(piece)
+        except OSError:  # the other end is closed
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with os.fdopen(theirs, "w") as terminal:
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stderr", terminal)
+            code = main(args)
+    reader.join()
+    os.close(ours)
+    return code, b"".join(shown).decode()
+
+
+def test_one_bar_on_a_terminal_and_none_elsewhere(
+    quick, patients, tmp_path, monkeypatch, capsys
+):
+    args = ["report", str(patients), "--target", "outcome", "--max-rows", "3"]
+    args += ["-o", str(tmp_path / "page.html")]
+    code, shown = run_on_a_terminal(args, monkeypatch)
+    assert code == 0
+    stages = ["Reading (1 of 4)", "Fitting (2 of 4)", "Explaining (3 of 4)"]
+    places = [shown.index(stage) for stage in [*stages, "Writing (4 of 4)"]]
+    assert places == sorted(places) and "s left" in shown
+    assert "Note: 'outcome' has 2 values" in shown
+    assert main(args) == 0
+    assert "Fitting" not in capsys.readouterr().err
+
+
+def test_warnings_are_notes(capsys):
+    with warnings_as_notes():
+        for _ in range(2):
+            warnings.warn("'zip' may be a code", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "Note: 'zip' may be a code\n"
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_terminal(patients, tmp_path):
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(ours, (24, 80))
+    command = [sys.executable, "-m", "sklearn_clue", "report", str(patients)]
+    process = subprocess.Popen(
+        [*command, "--target", "outcome", "-o", "page.html", "--save", "model.joblib"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=tmp_path,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while b"Fitting" not in shown:
+            shown += os.read(ours, 1 << 16)
+        time.sleep(0.5)
+        os.write(ours, b"\x03")  # as the key does
+        while True:
+            shown += os.read(ours, 1 << 16)
+    except OSError:  # the other end is closed
+        pass
+    assert process.wait(timeout=60) == 130
+    assert b"interrupted; no file is half written" in shown and b"left" in shown
+    assert list(tmp_path.iterdir()) == []
+    os.close(ours)
 
 
 def test_help_shows_an_example(capsys):

@@ -1,11 +1,10 @@
 """The result of an explainer: a sequence of rows, and the facts about them."""
 
 import base64
+import html
 import json
 import pickle
-import shutil
 import struct
-import subprocess
 import zlib
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,6 +12,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+from browser import data_of
 
 from sklearn_clue import Explanation, TabularEncoder, Uncertainty, _words
 from sklearn_clue.explanation import SearchPath, knee_distances, knee_index
@@ -589,7 +589,7 @@ def test_everything_from_the_data_is_escaped(explanation, tmp_path):
         explanation._repr_html_(),
         explanation.to_html(tmp_path / "page.html").read_text(encoding="utf-8"),
     ):
-        assert "<script>alert" not in page and "<b>" not in page
+        assert "<script>alert" not in page and "<b>" not in page and "<i>" not in page
         assert "&lt;script&gt;alert(&#x27;né&#x27;)&lt;/script&gt;" in page
     index = pd.Index(["<img src=x onerror=alert(1)>"])
     X = pd.DataFrame({"x": [1.0]}, index=index)
@@ -638,31 +638,30 @@ def test_bars_show_the_split():
 def test_page_lists_all_rows(tmp_path, explanation):
     path = explanation.to_html(str(tmp_path / "page.html"))
     page = path.read_text(encoding="utf-8")
-    cells = Cells(page)
-    assert [line[0] for line in cells.lines] == ["row", "a", "b", "c", "d"]
-    assert cells.lines[1][1:] == [
-        " 0.40 0.10",
-        "0.30",
-        "0.35",
-        "no → yes",
-        "0.00",
-        "1",
-        "90 → 20",
-        "felony",
-        "3.90",
+    data = data_of(page)
+    assert [row["name"] for row in data["rows"]] == ["a", "b", "c", "d"]
+    assert data["features"] == ["priors", HOSTILE, "pH"]
+    first, second, *_ = data["rows"]
+    assert first["before"][0] == 0.4 and first["after"][0] == 0.1
+    assert first["rebuilt"] == 0.35 and first["distance"] == 0
+    assert first["prediction"] == "no → yes" and first["flips"]
+    assert first["values"] == ["90", "felony", "3.90"]
+    assert [change[:3] for change in first["changes"]] == [[0, "90", "20"]]
+    assert [change[6] for change in second["changes"]] == [0, 1, 1]  # clear ones
+    assert first["words"].startswith("priors 90 → 20; entropy 0.40 → 0.10 nats")
+    assert first["others"] == [] and second["others"] == [
+        f"priors 30, {HOSTILE} misdemeanour <b> and pH 3.45 (entropy 0.14, "
+        "distance 2.00)"
     ]
-    assert cells.lines[0][6] == "candidates"
-    assert cells.lines[2][6] == (
-        "2"
-        "entropy 0.12, distance 1.00, found 2 times, priors 30, "
-        f"{HOSTILE} misdemeanour <b>, pH 3.45"
-        f"entropy 0.14, distance 2.00, priors 30, {HOSTILE} misdemeanour <b>, pH 3.45"
-    )
-    assert "Distance weight: 2.00; rejected above: 0.45 nats." in page
+    text = html.unescape(page)
+    assert "Distance weight: 2.00." in text and "rejected above 0.45 nats" in text
+    assert "Note: units & <i>" in text and "15 percentile points" in text
+    # Without scripts there are still the sentences.
+    assert text.count("<li>") == 4 and f"<li>a: {first['words']}</li>" in text
     # Self-contained.
     assert not any(
         value and ("//" in value or value.endswith((".js", ".css")))
-        for _, attributes in cells.tags
+        for _, attributes in Cells(page).tags
         for name, value in attributes.items()
         if name in ("src", "href")
     )
@@ -692,20 +691,21 @@ def read_png(address):
 def test_images_are_pictures(shape, tmp_path):
     explanation = image_explanation(shape)
     page = explanation.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
-    images = [dict(attrs) for tag, attrs in Cells(page).tags if tag == "img"]
-    assert [image["alt"] for image in images[:3]] == [
-        "original of row 0",
-        "counterfactual of row 0",
-        "difference of row 0",
-    ]
-    pictures = [read_png(image["src"]) for image in images]
+    addresses = [row["pictures"] for row in data_of(page)["rows"]]
+    pictures = [read_png(address) for row in addresses for address in row]
+    assert len(pictures) == 6 and data_of(page)["features"] == []
     pixels = explanation.X[0].reshape(-1, *shape[-2:])
     if len(pixels) == 2:
         pixels = pixels.mean(axis=0, keepdims=True)
     np.testing.assert_allclose(pictures[0], 255 * np.moveaxis(pixels, 0, -1), atol=0.51)
     # Nothing changes in the second row: its difference is grey all over.
     assert (pictures[5] == 247).all() and not (pictures[2] == 247).all()
-    assert explanation._repr_html_().count("<img") == 6
+    shown = [a for tag, a in Cells(explanation._repr_html_()).tags if tag == "img"]
+    assert {image["src"] for image in shown} == {a for row in addresses for a in row}
+    assert [image["alt"] for image in shown[:2]] == [
+        "original of row 0",
+        "counterfactual of row 0",
+    ]
 
 
 def test_pages_of_nothing(tmp_path, explanation):
@@ -714,61 +714,36 @@ def test_pages_of_nothing(tmp_path, explanation):
         assert "0 rows" in empty.to_html(tmp_path / "page.html").read_text("utf-8")
 
 
-@pytest.fixture(scope="module")
-def browser():
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    found = [path for name in names if (path := shutil.which(name))]
-    if not found:
-        pytest.skip(f"no browser: none of {', '.join(names)} is on the path")
-    return found[0]
-
-
-def open_page(browser, path, tmp_path):
-    """Load a page without a window; return its document and what it logged."""
-    result = subprocess.run(
-        [
-            browser,
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--enable-logging=stderr",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            "--dump-dom",
-            path.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    console = [line for line in result.stderr.splitlines() if "CONSOLE" in line]
-    return result.stdout, console
-
-
-def test_page_sorts_in_a_browser(browser, explanation, tmp_path):
-    path = explanation[[1, 0, 3, 2]].to_html(tmp_path / "page.html")
-    # Clicks on heads, and writes the order of the rows after each click.
-    clicks = """<script>
-    const order = () => [...document.querySelectorAll("tbody th")].map(
-        (head) => head.textContent).join("");
-    const orders = [order()];
-    for (const column of [2, 2, 0, 0, 5]) {
-        document.querySelectorAll("thead button")[column].click();
-        orders.push(order());
-    }
-    document.body.dataset.orders = orders.join(" ");
-    console.error("the console is heard");
-    </script></body>"""
-    page = path.read_text(encoding="utf-8")
-    path.write_text(page.replace("</body>", clicks), encoding="utf-8")
-    document, console = open_page(browser, path, tmp_path)
-    orders = dict(Cells(document).tags)["body"]["data-orders"].split()
+def test_page_in_a_browser(browser, explanation, tmp_path):
+    names = """[...document.querySelectorAll("#table tbody [data-row] .name")].map(
+        (button) => button.textContent).join("")"""
+    browser.open(explanation[[1, 0, 3, 2]].to_html(tmp_path / "page.html"))
+    orders = [browser.run(names)]
+    heads = browser.run("""[...document.querySelectorAll("#table thead button")].map(
+        (button) => button.textContent)""")
+    assert heads == ["row", "verdict", "what changes", "prediction", "entropy (nats)"]
+    for head in (0, 0, 4, 4):
+        browser.click(f"#table thead th:nth-child({head + 1}) button")
+        orders.append(browser.run(names))
     assert orders == [
         "badc",  # as given
-        "dcba",  # by uncertainty explained, the largest first
-        "abcd",  # and the other way round
         "abcd",  # by the name of the row
         "dcba",
-        "dcba",  # by distance
+        "dcba",  # by uncertainty, the largest first
+        "abcd",
     ]
-    assert len(console) == 1 and "the console is heard" in console[0], console
+    browser.run("""(() => { const select = document.getElementById("filter-column");
+        select.value = "1"; select.dispatchEvent(new Event("change")); })()""")
+    assert browser.run(names) == "b"  # whose category changes
+    assert browser.complaints == []
+
+
+def test_pictures_in_a_browser(browser, tmp_path):
+    browser.open(image_explanation().to_html(tmp_path / "page.html"))
+    shown = "[...document.images].map((i) => [i.alt, i.naturalWidth])"
+    assert browser.run(shown) == [
+        [f"{what} of row {row}", 4]
+        for row in range(2)
+        for what in ("before", "after", "difference")
+    ]
+    assert browser.complaints == []

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from browser import data_of
 from test_explanation import Cells, image_explanation, make_explanation, parts
 
 from sklearn_clue import TabularEncoder, _words
@@ -308,7 +309,8 @@ def test_years_that_are_categories_have_no_separators():
 def test_words_of_images(tmp_path):
     explanation = replace(image_explanation(), target=0.15, is_sure=None)
     page = explanation.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
-    assert Cells(page).lines[0][4:6] == ["verdict", "in words"]
+    row = data_of(page)["rows"][0]
+    assert row["verdict"] == "sure of another class" and len(row["pictures"]) == 3
     assert explanation._repr_html_().count("<img") == 6
     first, second = explanation.summary().splitlines()
     assert first.startswith(
@@ -359,17 +361,19 @@ def test_frame_has_verdicts_and_contributions(explanation):
 
 def test_page_has_verdict_and_sentence_first(explanation, tmp_path):
     page = explanation.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
-    lines = Cells(page).lines
-    assert lines[0][:3] == ["row", "verdict", "in words"]
-    assert lines[1][1:3] == [
-        "sure",
+    data = data_of(page)
+    first, second, third, *_ = data["rows"]
+    assert data["goal"] == "sure" and first["verdict"] == "sure"
+    assert first["words"] == (
         "Would be sure if amount were 2,100 instead of 8,400 and housing own instead "
-        "of rent.",
-    ]
-    assert lines[1][lines[0].index("amount")] == "8,400 → 2,100 71 %"
-    assert lines[2][lines[0].index("prediction")] == "good 54 % → bad 80 %"
-    assert lines[3][lines[0].index("plausibility")] == "0.03"
-    assert "2 still unsure" in page and "Sure up to: 0.25 nats." in page
+        "of rent."
+    )
+    column, old, new, *_, share, clear = first["changes"][0]
+    assert data["features"][column] == "amount" and (old, new) == ("8,400", "2,100")
+    assert (share, clear) == (71.0, 1)
+    assert second["prediction"] == "good 54 % → bad 80 %" and second["flips"]
+    assert third["plausibility"] == 0.03
+    assert "2 still unsure" in page and "sure up to 0.25 nats" in page
     assert page.index("still unsure") < page.index("<table")
 
 
@@ -378,7 +382,7 @@ def test_polars_has_pages_and_pictures(schema, tmp_path):
     explanation = sure_explanation(schema, "polars")
     for rows in (explanation, explanation[np.int64(1) :], explanation[:3]):
         page = rows.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
-        assert len(Cells(page).lines) == 1 + len(rows)
+        assert len(data_of(page)["rows"]) == len(rows)
         assert len(Cells(rows._repr_html_()).lines[0]) == 1 + min(len(rows), 5)
         assert rows.plot().figure_ is not None
         assert rows.to_frame().shape[0] == len(rows)

@@ -114,9 +114,10 @@ def _check_contract(model, provider):
     parts, prediction = provider.uncertainty_of_rows(NEW)
     for part in parts:
         assert part.shape == (40,) and part.dtype == np.float64 and (part >= 0).all()
-    few, said = provider.uncertainty_of_rows(NEW[:3])
-    assert_allclose(said, prediction[:3], rtol=1e-12)
-    assert_allclose(np.array(few), np.array(parts)[:, :3], rtol=1e-12, atol=1e-15)
+    for n in (1, 3):
+        few, said = provider.uncertainty_of_rows(NEW[:n])
+        assert_allclose(said, prediction[:n], rtol=1e-12)
+        assert_allclose(np.array(few), np.array(parts)[:, :n], rtol=1e-12, atol=1e-15)
     again = pickle.loads(pickle.dumps(provider)).uncertainty_of_rows(NEW)[0]
     assert_array_equal(np.array(again), np.array(parts))
     return parts, prediction
@@ -549,6 +550,19 @@ def test_forests_of_an_ensemble_look_at_their_rows(toy, is_list):
     assert_array_equal(same, proba)
     assert np.corrcoef(after.aleatoric, toy.aleatoric(toy.data))[0, 1] > 0.8
     assert_allclose(after.total, after.aleatoric + after.epistemic)
+
+
+def test_a_single_row_is_judged_to_the_last_digit(toy, forests):
+    # Members are added up in one order, however many rows are asked about together.
+    members = [GaussianNB().fit(X[i:], LABELS[i:]) for i in range(20)]
+    regressor = RandomForestRegressor(50, random_state=0).fit(X, NUMBERS)
+    asked = [(provider, toy.data) for provider in forests]
+    asked += [(as_provider(model), NEW) for model in (members, regressor)]
+    for provider, rows in asked:
+        parts, prediction = provider.uncertainty_of_rows(rows[:7])
+        alone, said = provider.uncertainty_of_rows(rows[:1])
+        assert_array_equal(np.array(alone), np.array(parts)[:, :1])
+        assert_array_equal(said, prediction[:1])
 
 
 def test_trees_that_have_seen_all_rows_are_judged_by_them(toy):

@@ -2,18 +2,15 @@
 
 DiCE (Mothilal et al., 2020) looks for rows that a model puts into another class. Asked
 about a model whose two classes are "sure" and "unsure", it answers the question of
-CLUE. Both explain the same frozen predictor, for the same test rows: those above its
-threshold. Printed are the uncertainty explained (ΔH, in nats), the l1 distance and the
-distance to the nearest training row (encoded space), the shares of rows that keep
-their prediction, that end below the threshold and that hold only values the columns
-can have, and the CPU seconds per row. Rows for which nothing was found stay as they
-are, and count.
+CLUE. All explain the same frozen predictor, for the same rejected test rows, and are
+measured as in `bench_sure.py`. Rows for which DiCE finds nothing stay as they are, and
+count.
 
 DiCE is no dependency of this package, and wants older versions of others. In an
 environment of its own:
 
     pip install dice-ml --no-deps && pip install raiutils --no-deps jsonschema
-    SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_dice.py --models FOLDER
+    SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_dice.py --cache FOLDER
 """
 
 import argparse
@@ -26,16 +23,9 @@ import dice_ml
 import numpy as np
 import pandas as pd
 import torch
-from bench_clue import (
-    PAPER_WEIGHT,
-    SMALL_WEIGHT,
-    explainer_of,
-    invalid_rows,
-    load_models,
-)
+from _sure_data import PAPER_WEIGHT
+from bench_sure import Bench, show
 from raiutils.exceptions import UserConfigValidationException
-
-from sklearn_clue.evaluation import nearest_neighbor_distance
 
 NAME = "credit"
 
@@ -71,8 +61,11 @@ class SureOrNot:
 
     Parameters
     ----------
-    clue : CLUEExplainer
-        Knows the predictor and its threshold.
+    judge : explainer
+        Knows the predictor.
+
+    target : float
+        The uncertainty up to which it is sure.
 
     spelling : Spelling
         Between the rows of DiCE and those of the predictor.
@@ -80,25 +73,27 @@ class SureOrNot:
 
     classes_ = np.array([0, 1])
 
-    def __init__(self, clue, spelling):
-        self.clue = clue
+    def __init__(self, judge, target, spelling):
+        self.judge = judge
+        self.target = target
         self.spelling = spelling
 
     def predict_proba(self, X):
-        total = self.clue.predict_uncertainty(self.spelling.from_strings(X)).total
+        total = self.judge.predict_uncertainty(self.spelling.from_strings(X)).total
         # DiCE counts 0.5 and above as the class; the slope guides its search.
-        sure = 1 / (1 + np.exp((total - self.clue.threshold_) / 0.05))
+        sure = 1 / (1 + np.exp((total - self.target) / 0.05))
         return np.column_stack([1 - sure, sure])
 
     def predict(self, X):
         return (self.predict_proba(X)[:, 1] >= 0.5).astype(int)
 
 
-def run_dice(models, clue, rows, method):
+def run_dice(bench, method):
     """Give one counterfactual per row; rows without one stay as they are."""
-    spelling = Spelling(models.X)
-    plain, queries = spelling.to_strings(models.X), spelling.to_strings(rows)
-    judge = SureOrNot(clue, spelling)
+    X, rows = bench.models.X, bench.rows
+    spelling = Spelling(X)
+    plain, queries = spelling.to_strings(X), spelling.to_strings(rows)
+    judge = SureOrNot(bench.neighbors, bench.target, spelling)
     data = dice_ml.Data(
         dataframe=plain.assign(is_sure=judge.predict(plain)),
         continuous_features=[name for name in plain if name not in spelling.categories],
@@ -129,47 +124,24 @@ def run_dice(models, clue, rows, method):
     return spelling.from_strings(pd.concat(answers).set_index(rows.index))
 
 
-def figures(models, clue, rows, found, seconds):
-    schema = models.predictor.encoder_.schema_
-    before, after = (clue.predict_uncertainty(X).total for X in (rows, found))
-    x0, x = (models.predictor.encoder_.transform(X) for X in (rows, found))
-    return {
-        "rows": len(rows),
-        "ΔH": (before - after).mean(),
-        "l1": np.abs(x - x0).sum(1).mean(),
-        "d_NN2": nearest_neighbor_distance(found, models.X, explainer=clue).mean(),
-        "keeps prediction": (clue.predict(found) == clue.predict(rows)).mean(),
-        "becomes sure": (after <= clue.threshold_).mean(),
-        "valid": 1 - invalid_rows(rows, found, schema) / len(rows),
-        "unchanged": (np.abs(x - x0).sum(1) == 0).mean(),
-        "seconds per row": seconds / len(rows),
-    }
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", metavar="FOLDER", required=True)
-    parser.add_argument("--rows", type=int, default=100)
+    parser.add_argument("--cache", metavar="FOLDER", help="keeps fitted models")
+    parser.add_argument("--rows", type=int, default=60)
+    parser.add_argument(
+        "--methods", nargs="*", default=["random", "genetic"], help="of DiCE"
+    )
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    models = load_models(NAME, args.models)
-    clue = explainer_of(models, PAPER_WEIGHT[NAME])
-    rows = models.X_test[clue.rejects(models.X_test)][: args.rows]
-    ways = {
-        f"CLUE, λ = {weight}": lambda weight=weight: (
-            clue.set_params(distance_weight=weight).explain(rows).counterfactuals
-        )
-        for weight in (PAPER_WEIGHT[NAME], 1.0, SMALL_WEIGHT)
-    }
-    for method in ("random", "genetic"):
-        ways[f"DiCE, {method}"] = lambda method=method: run_dice(
-            models, clue, rows, method
-        )
-    table = {}
-    for name, way in ways.items():
+    bench = Bench(NAME, 0, args.rows, args.cache)
+    for demand in ("row", None):
+        bench.explain("CLUE", demand, bench.clue)
+        bench.explain("neighbors", demand, bench.neighbors)
+    bench.explain("paper", None, bench.clue, distance_weight=PAPER_WEIGHT[NAME])
+    for method in args.methods:
         start = time.process_time()
-        found = way()
-        seconds = time.process_time() - start
-        table[name] = figures(models, clue, rows, found, seconds)
-        print(pd.DataFrame(table).T.round(3).to_string(), flush=True)
+        found = run_dice(bench, method)
+        seconds = (time.process_time() - start) / len(found)
+        bench.add(f"DiCE, {method}", None, bench.rows, found, seconds=seconds)
+        show(pd.DataFrame(bench.lines).assign(broken=np.nan))

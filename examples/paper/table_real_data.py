@@ -6,6 +6,8 @@ training data (d_NN2), and the mean of the ratios of the two. The step of local
 sensitivity and the weight of U-FIDO's mask are those of the knee point of ΔH against
 the ℓ1 distance, on training rows that the model rejects. CLUE comes twice: with the
 paper's weight of the distance, as in the paper, and with that of its own knee point.
+So does the nearest sure and believable row, which the paper does not have: with the
+threshold of rejection as its target, and with the target at the knee point of a sweep.
 
     SKLEARN_CLUE_DATA=... python examples/paper/table_real_data.py --dataset wine
 """
@@ -32,6 +34,8 @@ GRIDS = {
     "step_size": np.geomspace(0.03, 30, 10),
     "mask_weight": np.geomspace(0.0003, 0.3, 10),
 }
+# Of the training rows, so many are sure.
+TARGET_LEVELS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 N_ROWS_OF_GRID = 100
 
 # What is chosen for each method.
@@ -40,6 +44,8 @@ METHODS = {
     "CLUE": None,
     "CLUE, knee": "distance_weight",
     "U-FIDO": "mask_weight",
+    "sure row": None,
+    "sure row, knee": "target_uncertainty",
 }
 
 # d_NN2, ΔH and their mean ratio in the paper.
@@ -77,9 +83,8 @@ def fit_models(name, seed, scale):
     return predictor, task.new_generator(predictor, seed).fit(X), imputer.fit(X)
 
 
-def knee(explainer, parameter, rows):
+def knee(explainer, parameter, grid, rows):
     """Set the parameter to its best trade-off between ΔH and distance."""
-    grid = GRIDS[parameter]
     if isinstance(explainer, UFIDOExplainer):
         # The same as below, and quicker. A path of CLUE starts each search from the
         # last one, and ends elsewhere than `explain` would.
@@ -103,7 +108,7 @@ def explain(name, seed, scale, method, models):
     elif method == "U-FIDO":
         explainer = UFIDOExplainer(predictor, imputer, random_state=0)
     else:
-        weight = TASKS[name].distance_weight
+        weight = None if "sure" in method else TASKS[name].distance_weight
         explainer = CLUEExplainer(
             predictor, generator, distance_weight=weight, random_state=0
         )
@@ -111,7 +116,10 @@ def explain(name, seed, scale, method, models):
     if parameter is not None:
         unsure = X[explainer.rejects(X)]
         unsure = unsure[:: max(len(unsure) // N_ROWS_OF_GRID, 1)]
-        knee(explainer, parameter, unsure)
+        grid = GRIDS.get(parameter)
+        if grid is None:
+            grid = np.quantile(explainer.predict_uncertainty(X).total, TARGET_LEVELS)
+        knee(explainer, parameter, grid, unsure)
     explanation = explainer.explain(X_test[explainer.rejects(X_test)])
     gain = informativeness(explanation, average=False)
     distance = nearest_neighbor_distance(
@@ -122,7 +130,11 @@ def explain(name, seed, scale, method, models):
         "dataset": name,
         "seed": seed,
         "method": method,
-        "parameter": float(getattr(explainer, parameter or "distance_weight")),
+        "parameter": float(
+            explainer.threshold_
+            if method == "sure row"
+            else getattr(explainer, parameter or "distance_weight")
+        ),
         "rows": len(gain),
         "d_NN2": distance.mean(),
         "gain": gain.mean(),
@@ -151,6 +163,7 @@ if __name__ == "__main__":
     table["ratio, error"] = by_method["ratio"].sem()  # NaN for a single seed
     for i, figure in enumerate(figures[:3]):
         table[f"{figure}, paper"] = [
-            PAPER[data][how.removesuffix(", knee")][i] for data, how in table.index
+            PAPER[data].get(how.removesuffix(", knee"), [np.nan] * 3)[i]
+            for data, how in table.index
         ]
     print(table.round(3).to_string())

@@ -1,5 +1,6 @@
 """Rankers of columns that people would use instead of an explainer."""
 
+import warnings
 from functools import partial
 from math import factorial
 from numbers import Integral
@@ -63,8 +64,8 @@ def attribute_uncertainty(
         - `"shapley"`: Shapley values of the uncertainty, columns that are absent
           having the values of background rows; all subsets of up to eight columns,
           permutations beyond;
-        - `"shap"`: the same by the package of that name, its `PermutationExplainer`;
-          by our own code where it is not installed;
+        - `"shap"`: the same by the `PermutationExplainer` of the package shap, which
+          was tried with version 0.51; by our own code where it is not installed;
         - `"integrated_gradients"`: gradients along the line from the mean of the
           background; for models with gradients;
         - `"covariance"`: covariances over posterior draws of what the columns do to
@@ -262,16 +263,24 @@ def _drawn_subsets(n_columns, n_permutations, rng):
 
 def _has_shap():
     try:
-        import shap  # noqa: F401
+        _import_shap()
     except ImportError:
         return False
     return True
 
 
+def _import_shap():
+    with warnings.catch_warnings():
+        # It prepares pictures on import, by calls that matplotlib will give up.
+        warnings.simplefilter("ignore")
+        import shap
+
+    return shap
+
+
 def _by_shap(judge, X, background, n_permutations, rng):
     """The same by the package shap, which takes arrays: of positions in columns."""
-    import shap
-
+    shap = _import_shap()
     tables = [_tables.arrays(table) for table in (X, background)]
     known = [np.concatenate(pair) for pair in zip(*tables, strict=True)]
     template = _tables.take(background, np.array([0]))
@@ -283,11 +292,21 @@ def _by_shap(judge, X, background, n_permutations, rng):
 
     n_columns = np.shape(X)[1]
     codes = np.repeat(np.arange(len(X) + len(background))[:, None], n_columns, axis=1)
-    explainer = shap.PermutationExplainer(
-        judge_codes, codes[len(X) :].astype(float), seed=int(rng.randint(2**31 - 1))
+    # Its masker would take a hundred rows of a larger background.
+    masker = shap.maskers.Independent(
+        codes[len(X) :].astype(float), max_samples=len(background)
     )
-    max_evals = n_permutations * (2 * n_columns + 1)
-    explained = explainer(codes[: len(X)].astype(float), max_evals=max_evals)
+    state = np.random.get_state()  # it draws from the generator of everybody
+    try:
+        explained = shap.PermutationExplainer(
+            judge_codes, masker, seed=int(rng.randint(2**31 - 1))
+        )(
+            codes[: len(X)].astype(float),
+            max_evals=n_permutations * (2 * n_columns + 1),
+            silent=True,
+        )
+    finally:
+        np.random.set_state(state)
     return np.asarray(explained.values)
 
 

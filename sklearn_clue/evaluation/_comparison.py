@@ -8,7 +8,6 @@ from numbers import Integral, Real
 import joblib
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
@@ -16,6 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_memory
 
 import sklearn_clue
+from sklearn_clue._fitting import fit_part, fresh, is_fitted_already, seeded
 from sklearn_clue._progress import EpochProgress
 from sklearn_clue._validation import (
     Interval,
@@ -27,17 +27,18 @@ from sklearn_clue._validation import (
 from sklearn_clue.bayesian import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_clue.exceptions import SearchConvergenceWarning
 from sklearn_clue.explanation import knee_distances
-from sklearn_clue.providers import is_net
 
 # From next to no change to next to no restraint, by trade-off parameter.
 GRIDS = {
     "distance_weight": np.logspace(-2, 2, 9),
     "mask_weight": np.logspace(-4, 0, 9),
     "step_size": np.logspace(-2, 3, 11),
+    "target_uncertainty": None,  # quantiles of the uncertainty that is to fall
 }
+TARGET_LEVELS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9)
 
 # What an explanation gains: informativeness of Section 4, by what it is to lower.
-GAIN = {
+GAIN_OF_KIND = {
     "total": "uncertainty_explained",
     "aleatoric": "uncertainty_explained",
     "epistemic": "error_explained",
@@ -100,7 +101,9 @@ def evaluate_explainers(
     grids : dict of str to dict, default=None
         By name of explainer, the parameter to vary and its values, for example
         `{"CLUE": {"distance_weight": [0.1, 1, 10]}}`. Methods that are not named have
-        a logarithmic grid of their own trade-off parameter.
+        a logarithmic grid of their own trade-off parameter; `{"target_uncertainty":
+        None}` asks for the nearest sure row instead, where the sure rows are the 2 %
+        to 90 % of the training rows with the least uncertainty of each kind.
 
     kinds : sequence of {"aleatoric", "epistemic", "total"}, \
             default=("aleatoric", "epistemic")
@@ -209,7 +212,7 @@ def evaluate_explainers(
     True
     """
     grids = _check_grids(explainers, grids)
-    _check_names("kinds", kinds, GAIN)
+    _check_names("kinds", kinds, GAIN_OF_KIND)
     scale_by = list(explainers) if scale_by is None else list(scale_by)
     _check_names("scale_by", scale_by, explainers)
     _check_ground_truth(ground_truth)
@@ -223,7 +226,7 @@ def evaluate_explainers(
     X_train, y_train = ground_truth.sample(n_train, np.random.RandomState(train_seed))
     X_test, _ = ground_truth.sample(n_test, np.random.RandomState(test_seed))
     _check_classes(ground_truth, y_train)
-    predictor = _seeded(predictor, predictor_seed)
+    predictor = seeded(fresh(predictor), predictor_seed)
 
     recipe = [_fingerprint(table) for table in (X_train, y_train, X_test)]
     recipe += [_settings(ground_truth), joblib.hash(predictor), float(rejection_rate)]
@@ -250,8 +253,11 @@ def evaluate_explainers(
         any_explainer = next(iter(fitted.values()))
         X = _most_uncertain(any_explainer, X_test, rejection_rate)
         before = run("truth", ["truth"], _judge, any_explainer, ground_truth, X)
-        for name, (parameter, values) in grids.items():
+        for name, (parameter, given) in grids.items():
             for kind in kinds:
+                values = given
+                if values is None:
+                    values = _targets(any_explainer, X_train, kind)
                 settings = [{"uncertainty": kind, parameter: value} for value in values]
                 scores = run.each(
                     f"explain {kind} by {name}",
@@ -304,13 +310,14 @@ def _call(recipe, function, args):
 
 
 def _fit_predictor(estimator, X, y):
-    if isinstance(estimator, list):
-        return [_fit_predictor(member, X, y) for member in estimator]
-    if isinstance(estimator, FrozenEstimator | torch.nn.Module):
-        return estimator
-    # A bare skorch net takes columns of frames apart.
-    X = np.asarray(X, dtype=np.float32) if is_net(estimator) else X
-    return FrozenEstimator(clone(estimator).fit(X, y))
+    return _frozen(fit_part(estimator, X, y, {}))
+
+
+def _frozen(part):
+    """A fitted part that explainers take as it is."""
+    if isinstance(part, list):
+        return [_frozen(member) for member in part]
+    return part if is_fitted_already(part) else FrozenEstimator(part)
 
 
 def _fit(explainer, X, y):
@@ -322,6 +329,12 @@ def _most_uncertain(explainer, X, share):
     n_rows = max(round(share * len(total)), 1)
     rows = np.argsort(-total, kind="stable")[:n_rows]
     return _safe_indexing(X, np.sort(rows))
+
+
+def _targets(explainer, X, kind):
+    """Quantiles of an uncertainty over rows, from few sure ones to most of them."""
+    values = getattr(explainer.predict_uncertainty(X), kind)
+    return np.quantile(values, TARGET_LEVELS).tolist()
 
 
 def _judge(explainer, ground_truth, X):
@@ -369,7 +382,7 @@ def _add_knees(table, scale_by):
     }
     for name, cost in costs.items():
         for kind, lines in table.groupby("kind"):
-            gain = lines[GAIN[kind]]
+            gain = lines[GAIN_OF_KIND[kind]]
             is_unit = lines["method"].isin(scale_by)
             table.loc[lines.index, name] = knee_distances(
                 gain,
@@ -415,6 +428,10 @@ def _check_grids(explainers, grids):
                 f"The explainer {name!r}, {explainer!r}, has no parameter "
                 f"{sorted(unknown)[0]!r}. It has {sorted(explainer.get_params())}."
             )
+        values = GRIDS.get(parameter) if values is None else values
+        if values is None and parameter in GRIDS:
+            checked[name] = parameter, None
+            continue
         values = np.asarray(values)
         if values.ndim != 1 or not len(values):
             raise ValueError(
@@ -470,21 +487,6 @@ def _check_classes(ground_truth, y):
             f"None of the {len(y)} artificial training rows is of class "
             f"{sorted(absent)[0]!r}, so no predictor can know it. Raise n_train."
         )
-
-
-def _seeded(part, seed):
-    """A copy of an estimator that leaves nothing to chance."""
-    if isinstance(part, list | tuple):
-        return [_seeded(member, seed + i) for i, member in enumerate(part)]
-    if isinstance(part, FrozenEstimator | torch.nn.Module):
-        return part
-    part = clone(part)
-    names = [
-        name
-        for name, value in part.get_params().items()
-        if name.split("__")[-1] == "random_state" and value is None
-    ]
-    return part.set_params(**dict.fromkeys(names, int(seed) % (2**31 - 1)))
 
 
 def _fingerprint(table):

@@ -18,8 +18,6 @@ from sklearn_clue._validation import (
     StrOptions,
     check_is_fitted,
     fit_context,
-    is_pandas_df,
-    is_polars_df,
 )
 from sklearn_clue.generative import TwoLevelVAEAC, VAEACImputer
 from sklearn_clue.persistence import VersionedState
@@ -182,9 +180,8 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
                     "The target y holds NaN or infinity. Leave those rows out."
                 )
             vars(self).pop("classes_", None)
-        self._columns = list(X.columns) if is_pandas_df(X) else None
-        self._is_array = not _tables.is_frame(X)
-        self._target = _new_name(X)
+        self._like = _tables.take(X, slice(0, 0))
+        self._inputs, self._target = _joint_names(X)
 
         model = self._default_model() if self.model is None else clone(self.model)
         if model.random_state is None and self.random_state is not None:
@@ -216,7 +213,7 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
         check_is_fitted(self, "model_")
         rng = check_random_state(random_state)
         joint = self.model_.sample(n_samples, rng)
-        X = self._inputs(joint)
+        X = self._split(joint)
         # Differs from the paper: targets come from the p(y | x) that `uncertainty` is
         # about, and not along with the inputs. See Notes.
         (joint,) = self.model_.outer_.sample(self._join(X), random_state=rng)
@@ -296,47 +293,32 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
 
     def _join(self, X, target=None):
         """Put a target beside rows: codes of classes, numbers, or None if missing."""
-        is_classification = self.task_ == "classification"
-        if is_polars_df(X):
-            if target is None:
-                target = [None] * len(X)
-            elif is_classification:
-                target = [str(code) for code in target]
-            kind = str if is_classification else float
-            schema = {self._target: kind}
-            return X.hstack(type(X)({self._target: target}, schema=schema))
-        if is_pandas_df(X):
-            joint = X.reset_index(drop=True)
-        else:
-            joint = pd.DataFrame(X)
-        if not all(isinstance(name, str) for name in joint.columns):
-            joint.columns = [f"x{position}" for position in range(joint.shape[1])]
-        if is_classification:
+        cells = [column.values for column in _tables.columns(X)]
+        joint = pd.DataFrame(dict(zip(self._inputs, cells, strict=True)))
+        if self.task_ == "classification":
             codes = np.full(len(joint), -1) if target is None else target
             target = pd.Categorical.from_codes(codes, range(len(self.classes_)))
-        elif target is None:
-            target = np.nan
-        joint[self._target] = target
+        joint[self._target] = np.nan if target is None else target
         return joint
 
-    def _inputs(self, joint):
+    def _split(self, joint):
         """Take the target away, and give rows the form that the user knows."""
-        if is_polars_df(joint):
-            return joint.drop(self._target)
-        X = joint.drop(columns=self._target)
-        if self._is_array:
-            return X.to_numpy()
-        X.columns = self._columns
-        return X
+        names, dtypes = _tables.names(self._like), _tables.dtypes(self._like)
+        cells = _tables.arrays(joint[self._inputs])
+        columns = list(map(_tables.Column, names, cells, dtypes))
+        return _tables.assemble(columns, self._like)
 
 
 def _fit_model(model, joint):
     return model.fit(joint)
 
 
-def _new_name(X):
-    """A name for the target that no column has."""
-    name = "target"
-    while name in getattr(X, "columns", []):
-        name += "_"
-    return name
+def _joint_names(X):
+    """Names of the columns of X that a model takes, and one of a target beside them."""
+    inputs = _tables.names(X)
+    if not all(isinstance(name, str) for name in inputs):
+        inputs = [f"x{position}" for position in range(len(inputs))]
+    target = "target"
+    while target in inputs:
+        target += "_"
+    return inputs, target

@@ -11,10 +11,14 @@ def plausibility(explainer, X):
     encoded space, is at least that of the given row to its five nearest. Ties count
     half, and a training row that equals the given one is one of its five.
 
+    With `n_neighbors=0` an explainer stores no rows. It is then the share of training
+    rows that are no denser than the given row, by the density of the generator.
+
     Parameters
     ----------
     explainer : explainer or Pipeline
-        A fitted explainer that stores training rows, or a pipeline that ends in one.
+        A fitted explainer that stores training rows or has a generator with a density,
+        or a pipeline that ends in one.
 
     X : {array-like, DataFrame} of shape (n_samples, n_features)
         Rows, as the explainer takes them.
@@ -48,10 +52,10 @@ def plausibility(explainer, X):
     array([0.6, 0. ])
     """
     inner, _ = _to_explainer(explainer, X)
-    stored = getattr(inner, "_stored", None)
-    if stored is None:
+    measure = getattr(inner, "_measure", lambda: None)()
+    if measure is None:
         raise ValueError(
             f"This {type(inner).__name__} stores no training rows, beside which rows "
             "could be judged. Fit it with n_neighbors above 0."
         )
-    return stored.plausibility(_encode(explainer, X))
+    return measure.plausibility(_encode(explainer, X))

@@ -15,7 +15,7 @@ from sklearn_clue.providers import peel
 from sklearn_clue.uncertainty import Uncertainty
 
 # Columns of `cv_results_` that `EXPLANATION_SCORERS` fill and `knee_point` reads.
-GAIN, COST = "uncertainty_explained", "neg_distance"
+GAIN_SCORE, COST_SCORE = "uncertainty_explained", "neg_distance"
 
 
 def informativeness(explanation, *, uncertainty="total", average=True):
@@ -350,7 +350,7 @@ def knee_point(cv_results):
     ... )
     1
     """
-    columns = [f"mean_test_{name}" for name in (GAIN, COST)]
+    columns = [f"mean_test_{name}" for name in (GAIN_SCORE, COST_SCORE)]
     missing = [column for column in columns if column not in cv_results]
     if missing:
         raise ValueError(
@@ -440,8 +440,8 @@ class _ExplanationScorers:
         # The explainer may be after one part of the uncertainty only.
         kind = getattr(explainer, "uncertainty", "total")
         scores = {
-            GAIN: informativeness(explanation, uncertainty=kind),
-            COST: -relevance(explanation),
+            GAIN_SCORE: informativeness(explanation, uncertainty=kind),
+            COST_SCORE: -relevance(explanation),
         }
         if explanation.distance_weight is not None:
             scores["balance"] = balance(explanation)

@@ -19,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_memory
 
+from sklearn_clue import _fitting
 from sklearn_clue._torch import one_thread
 from sklearn_clue._validation import (
     DocLinkMixin,
@@ -147,7 +148,7 @@ class BaseUncertaintyExplainer(
         self._check_before_fitting(estimator, X, y)
         # What is printed makes no difference to what is fitted.
         memory = check_memory(self.memory)
-        fit_part = memory.cache(_parts.fit_part, ignore=["verbose"])
+        fit_part = memory.cache(_fitting.fit_part, ignore=["verbose"])
         fit_of = (estimator, X, y, params["estimator"])
         estimator = fit_part(*fit_of, verbose=self.verbose)
         labels = labels_of(estimator, None, y) if self.is_classification_ else None
@@ -216,12 +217,12 @@ class BaseUncertaintyExplainer(
         if image_shape is not None:
             estimator = _parts.see_pixels(estimator)
         if self.random_state is not None:
-            estimator = _parts.seeded(estimator, estimator_seed)
-            generator = _parts.seeded(generator, generator_seed)
+            estimator = _fitting.seeded(estimator, estimator_seed)
+            generator = _fitting.seeded(generator, generator_seed)
         return estimator, generator, image_shape
 
     def _check_before_fitting(self, estimator, X, y):
-        if y is None and not _parts.is_fitted_already(estimator):
+        if y is None and not _fitting.is_fitted_already(estimator):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
@@ -264,14 +265,14 @@ class BaseUncertaintyExplainer(
         """A fresh copy of the estimator, or the thing itself if it is fitted."""
         if self.estimator is None:
             return BayesianMLPClassifier()
-        return _parts.fresh(self.estimator)
+        return _fitting.fresh(self.estimator)
 
     def _resolve_generator(self):
         """A fresh copy of the generator; None for a method without one."""
         generator = getattr(self, "generator", None)
         if generator is None:
             return self._default_generator()
-        return _parts.fresh(generator)
+        return _fitting.fresh(generator)
 
     def get_metadata_routing(self):
         """Get the metadata routing of this object.
@@ -443,7 +444,7 @@ class BaseUncertaintyExplainer(
 
     # Explaining -------------------------------------------------------------------
 
-    def explain(self, X):
+    def explain(self, X, *, contributions=None):
         """Find, for each row, another one that the model is surer about.
 
         Parameters
@@ -451,6 +452,12 @@ class BaseUncertaintyExplainer(
         X : {array-like, DataFrame} of shape (n_samples, n_features)
             Rows to explain, of any length; those that :meth:`rejects` picks are the
             ones worth explaining.
+
+        contributions : bool or None, default=None
+            Whether to tell how much each change lowers the uncertainty, see
+            `contributions` of :class:`~sklearn_clue.Explanation`. None means only
+            where the nearest sure row is asked for: there few columns change, and it
+            costs less than the search.
 
         Returns
         -------
@@ -460,7 +467,7 @@ class BaseUncertaintyExplainer(
         """
         check_is_fitted(self, "estimator_")
         self._validate_params()  # they may have been set since `fit`
-        return self._explain(X, (self._trade_off_value(),))[0]
+        return self._explain(X, (self._trade_off_value(),), contributions)[0]
 
     def _trade_off_value(self):
         return getattr(self, self._trade_off)
@@ -498,6 +505,10 @@ class BaseUncertaintyExplainer(
         usual : Uncertainty
             Of rows like these that the model has not learned by heart, as arrays.
         """
+
+    def _gives_contributions(self):
+        """Whether explanations tell what each change does, if nobody says."""
+        return False
 
     def _describe(self, trade_off, problem, before, after):
         """Give what explanations say of rows before and after, by name."""
@@ -541,9 +552,15 @@ class BaseUncertaintyExplainer(
             tables=tables,
         )
 
-    def _explain(self, X, trade_offs):
+    def _explain(self, X, trade_offs, contributions=None):
         """Explain rows, once per value of the parameter `_trade_off`."""
         check_is_fitted(self, "estimator_")
+        if contributions is None:
+            contributions = self._gives_contributions()
+        elif not isinstance(contributions, bool | np.bool_):
+            raise ValueError(
+                f"contributions must be True, False or None, got {contributions!r}."
+            )
         if self._follows_gradients(trade_offs):
             check_gradients(self._provider, type(self).__name__)
         X = self._check_rows(X, reset=False)
@@ -568,6 +585,7 @@ class BaseUncertaintyExplainer(
                     *each,
                     method.objective(problem, value),
                     partial(self._describe, value),
+                    contributions=contributions,
                     distance_weight=weight,
                 )
             )
@@ -580,6 +598,7 @@ class BaseUncertaintyExplainer(
             "image_shape": self._image_shape,
             "is_classification": self.is_classification_,
             "threshold": self.threshold_,
+            "kind": self.uncertainty,
             "method": self._name,
             "note": self._space.note,
         }
@@ -603,7 +622,7 @@ def _judge_training(fit_of, is_table, provider, rows):
 def _judge_unseen(fit_of, random_state, provider):
     """How unsure a model is about its training rows as if they were new, or None."""
     estimator, X, y, params = fit_of
-    if params or _parts.is_fitted_already(estimator):
+    if params or _fitting.is_fitted_already(estimator):
         return provider.out_of_bag(X, y)
     return unseen_uncertainty(estimator, X, y, provider=provider)
 

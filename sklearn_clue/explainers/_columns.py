@@ -26,8 +26,9 @@ class ColumnMoves:
     schema : FeatureSchema
         The columns.
 
-    x : ndarray of shape (n_rows, n_encoded)
-        Encoded training rows, for the quantiles of numbers.
+    x : ndarray of shape (n_rows, n_encoded) or None, default=None
+        Encoded training rows, for the quantiles of numbers; None for those that the
+        schema knows.
 
     Attributes
     ----------
@@ -41,16 +42,17 @@ class ColumnMoves:
         The column of each move.
     """
 
-    def __init__(self, schema, x):
+    def __init__(self, schema, x=None):
         values, belongs, column = [], [], []
+        n_encoded = schema.n_encoded
         for j, each in enumerate(schema):
             for value in _values(each, x):
-                values.append(np.zeros(x.shape[1]))
-                belongs.append(np.zeros(x.shape[1], dtype=bool))
+                values.append(np.zeros(n_encoded))
+                belongs.append(np.zeros(n_encoded, dtype=bool))
                 values[-1][each.block], belongs[-1][each.block] = value, True
                 column.append(j)
-        self.values = torch.as_tensor(np.array(values).reshape(-1, x.shape[1]))
-        self.belongs = torch.as_tensor(np.array(belongs).reshape(-1, x.shape[1]))
+        self.values = torch.as_tensor(np.array(values).reshape(-1, n_encoded))
+        self.belongs = torch.as_tensor(np.array(belongs).reshape(-1, n_encoded))
         self.column = torch.tensor(column, dtype=torch.long)
 
     def __len__(self):
@@ -65,9 +67,15 @@ class ColumnMoves:
 def _values(column, x):
     if column.kind == "category":
         return np.eye(column.span[1] - column.span[0])
-    values = np.quantile(x[:, column.span[0]], QUANTILES, method="nearest")
-    atoms = getattr(column, "atoms", None) or ()
-    values = [*values, *((float(a) - column.center) / column.scale for a in atoms)]
+    values = list(getattr(column, "atoms", None) or ())
+    if x is None:
+        known = column.percentiles or ()
+        values += [known[round(100 * share)] for share in QUANTILES if known]
+    if values:
+        values = (np.array(values, dtype=float) - column.center) / column.scale
+    if x is not None:
+        own = np.quantile(x[:, column.span[0]], QUANTILES, method="nearest")
+        values = np.append(values, own)
     return np.unique(values)[:, None]
 
 

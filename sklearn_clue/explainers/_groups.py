@@ -4,13 +4,12 @@ from functools import partial
 from numbers import Integral
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state, gen_batches, get_tags
 
-from sklearn_clue import _tables, _words
+from sklearn_clue import _facts, _tables, _words
 from sklearn_clue._torch import one_thread
 from sklearn_clue._validation import (
     DocLinkMixin,
@@ -91,6 +90,10 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
 
     still_unsure_ : ndarray of shape (n_groups,)
         Share of the rows of each group that its change does not make sure.
+
+    less_plausible_ : ndarray of shape (n_groups,)
+        Share of the rows of each group that its change makes sure, but less plausible
+        or farther away than the explainer demands.
 
     sentences_ : list of str
         Each group in a sentence.
@@ -296,7 +299,7 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
 
     def _describe_groups(self, common, problem, results):
         """Sort groups by size, leave out empty ones, and say what they are."""
-        labels, is_sure = self._assign(common, problem)
+        labels, is_sure, is_good = self._assign(common, problem)
         sizes = np.bincount(labels[labels >= 0], minlength=len(common))
         order = np.argsort(-sizes, kind="stable")
         order = order[sizes[order] > 0]
@@ -307,14 +310,16 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         self.n_groups_ = len(order)
         members = [np.flatnonzero(self.labels_ == k) for k in range(len(order))]
         self.still_unsure_ = np.array([1 - is_sure[rows].mean() for rows in members])
+        is_less = is_sure & ~is_good
+        self.less_plausible_ = np.array([is_less[rows].mean() for rows in members])
         self.sentences_ = [
             self._sentence(k, rows, problem, results) for k, rows in enumerate(members)
         ]
 
     def _assign(self, common, problem):
-        """Group of each row, and whether the change of the group makes it sure."""
+        """Group of each row, and whether its change makes it sure, and all demanded."""
         labels = np.full(len(problem), -1)
-        is_sure = np.ones(len(problem), dtype=bool)
+        is_sure, is_good = np.ones((2, len(problem)), dtype=bool)
         with one_thread():
             target = self.explainer_._target()
             (unsure,) = np.nonzero(problem.weigh(problem.before[0]).numpy() > target)
@@ -322,10 +327,10 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
                 yardstick = yardstick_of(self.explainer_, problem.take(unsure))
                 measured = measure(yardstick, common)
                 labels[unsure] = measured.best()
-                is_sure[unsure] = measured.is_sure[
-                    np.arange(len(unsure)), labels[unsure]
-                ]
-        return labels, is_sure
+                chosen = np.arange(len(unsure)), labels[unsure]
+                is_sure[unsure] = measured.is_sure[chosen]
+                is_good[unsure] = measured.is_good[chosen]
+        return labels, is_sure, is_good
 
     # Telling ----------------------------------------------------------------------
 
@@ -348,10 +353,16 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         first, *others = parts or [("changed as the group is", "")]
         words = _words.listed([joint.join(first), *(" ".join(each) for each in others)])
         unsure = _words.percent(self.still_unsure_[group])
-        return (
+        text = (
             f"{len(rows):,} of {len(self.labels_):,}: sure if {words}; share still "
             f"unsure after the common change {unsure}"
         )
+        if self.less_plausible_[group] > 0:
+            text += (
+                ", share less believable than asked "
+                f"{_words.percent(self.less_plausible_[group])}"
+            )
+        return text
 
     def summary(self):
         """Say each group in a sentence.
@@ -400,7 +411,7 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         ]
         return np.concatenate(labels)
 
-    def explain(self, X, *, polish=True):
+    def explain(self, X, *, polish=True, contributions=True):
         """Explain rows by the best of the common changes.
 
         Parameters
@@ -411,6 +422,9 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         polish : bool, default=True
             Whether to take back whatever part of the common change a row does not
             need to become sure.
+
+        contributions : bool, default=True
+            Whether to tell how much each change lowers the uncertainty.
 
         Returns
         -------
@@ -430,7 +444,11 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         )
         candidates = results.judge_candidates(found)
         return results.explanation(
-            found[0], candidates[0], None, partial(describe, explainer)
+            found[0],
+            candidates[0],
+            None,
+            partial(describe, explainer),
+            contributions=contributions,
         )
 
 
@@ -568,28 +586,26 @@ def changed_columns(schema, before, after, max_columns):
         Name, and what the column would be.
     """
     found = []
-    pairs = zip(_tables.arrays(before), _tables.arrays(after), strict=True)
-    for column, (old, new) in zip(schema, pairs, strict=True):
-        known = np.flatnonzero(~(pd.isna(old) | pd.isna(new)))  # gaps stay
-        moved = known[old[known] != new[known]]
-        if 2 * len(moved) < len(old) or not len(moved):
+    sides = (before, after)
+    cells = zip(schema, *map(_tables.arrays, sides), strict=True)
+    changed = _facts.is_changed(*sides).T
+    for (column, old, new), moved in zip(cells, changed, strict=True):
+        if 2 * moved.sum() < len(old) or not moved.any():
             continue
         if column.kind == "category":
-            values, counts = np.unique(new[moved].astype(str), return_counts=True)
+            texts = [_words.value(_facts.plain(value)) for value in new[moved]]
+            values, counts = np.unique(texts, return_counts=True)
             found.append((2.0, str(column.name), values[counts.argmax()]))
             continue
         old, new = (column.numbers_of(side[moved]).astype(float) for side in (old, new))
-        shift = float(np.median(new - old))
-        if shift:
+        known = (new - old)[~np.isnan(new - old)]
+        if not len(known):  # gaps are all that it fills, or leaves
+            is_filled = not np.isnan(new).any()
+            found.append((1.0, str(column.name), "known" if is_filled else "missing"))
+        elif shift := float(np.median(known)):
             side = "higher" if shift > 0 else "lower"
             size = abs(shift) / (column.scale or 1.0)
-            much = rounded(shift) + (f" {column.unit}" if column.unit else "")
+            much = _words.rounded(shift) + (f" {column.unit}" if column.unit else "")
             found.append((size, str(column.name), f"about {much} {side}"))
     found.sort(key=lambda entry: -entry[0])
     return [entry[1:] for entry in found[:max_columns]]
-
-
-def rounded(number):
-    """Write the size of a number with two digits that count."""
-    number = float(f"{abs(number):.2g}")
-    return f"{number:,.0f}" if number >= 10 else f"{number:g}"

@@ -6,6 +6,7 @@ Single pixels mean nothing, so nothing is put back one by one.
 import numpy as np
 import torch
 
+from sklearn_clue.explainers._latents import NoiseKept
 from sklearn_clue.explainers._objectives import Penalty
 from sklearn_clue.explainers._results import Found
 from sklearn_clue.explainers._search import StoppingRule, evaluate, minimise_rows
@@ -19,40 +20,6 @@ N_HALVINGS = 10
 
 # Sure training images to go to where the search finds nothing.
 N_NEIGHBORS = 5
-
-
-class KeptPixels:
-    """A problem whose latents stand for the row itself where they begin.
-
-    What the generator cannot rebuild of an image is added to all that it decodes.
-
-    Parameters
-    ----------
-    problem : SearchProblem
-        Of images, with latents.
-    """
-
-    def __init__(self, problem):
-        self.problem = problem
-        with torch.no_grad():
-            self.missed = problem.x0 - problem.decode(problem.encode(problem.x0))
-
-    def __len__(self):
-        return len(self.problem)
-
-    def __getattr__(self, name):
-        return getattr(self.problem, name)
-
-    def decode(self, z, rows):
-        """Images of latents, with what was missed of the row."""
-        x = self.problem.decode(z) + self.missed[rows]
-        return self.problem.valid(x, rows)
-
-    def take(self, rows):
-        """The problem of some of the rows."""
-        part = object.__new__(KeptPixels)
-        part.problem, part.missed = self.problem.take(rows), self.missed[rows]
-        return part
 
 
 class SureImages:
@@ -95,21 +62,24 @@ class SureImages:
         everyone = torch.arange(len(problem))
         before = problem.weigh(problem.before[0])
         x, n_iter = problem.x0.clone(), torch.zeros_like(everyone)
+        # Both ends of the way through latents.
+        ends = problem.encode(x)[:, None].repeat(1, 2, 1)
         rows = everyone[before > self.target]
         if len(rows):
             part = problem.take(rows)
-            part = KeptPixels(part) if self.keep_noise else part
-            x[rows], n_iter[rows] = self._search(part, before[rows])
+            part = NoiseKept(part) if self.keep_noise else part
+            x[rows], n_iter[rows], ends[rows, 1] = self._search(part, before[rows])
             with torch.no_grad():
                 still = problem.uncertainty(x[rows], rows) > self.target
             if self.sure is not None and still.any():
-                self._go_to_sure_images(problem, rows[still], x, n_iter)
+                self._go_to_sure_images(problem, rows[still], x, n_iter, ends)
         return [
             Found(
                 x=x[:, None].numpy(),
                 n_iter=n_iter[:, None].numpy(),
                 converged=np.ones((len(x), 1), dtype=bool),
                 is_answer=np.ones((len(x), 1), dtype=bool),
+                ends_z=ends[:, None].numpy(),
             )
         ]
 
@@ -135,28 +105,35 @@ class SureImages:
         rank = torch.where(is_good, distance, 1e9 + cost)
         rank[distance > self.max_distance] = torch.inf
         best = rank.view(n_legs, n_rows).argmin(0) * n_rows + torch.arange(n_rows)
-        x, n_extra = self._walk_back(problem, z0, result.best.z[best])
+        x, z, n_extra = self._walk_back(problem, z0, result.best.z[best])
         is_worse = ~rank[best].isfinite() | (cost[best] >= before)
-        x = torch.where(is_good[best, None], x, result.best.x[best])
-        x = torch.where(is_worse[:, None], problem.x0, x)
-        return x, result.n_iter.view(n_legs, n_rows).sum(0) + n_extra
+        found = []
+        for there, seen, start in (
+            (x, result.best.x, problem.x0),
+            (z, result.best.z, z0),
+        ):
+            there = torch.where(is_good[best, None], there, seen[best])
+            found.append(torch.where(is_worse[:, None], start, there))
+        x, z = found
+        return x, result.n_iter.view(n_legs, n_rows).sum(0) + n_extra, z
 
-    def _go_to_sure_images(self, problem, rows, x, n_iter):
+    def _go_to_sure_images(self, problem, rows, x, n_iter, ends):
         """Walk towards the nearest sure training images, where there is no other."""
         part = problem.take(rows)
         here, everyone = part.encode(part.x0), torch.arange(len(rows))
         order = torch.cdist(here, self.sure).argsort(1)[:, :N_NEIGHBORS]
         least = torch.full((len(rows),), torch.inf).to(here)
-        ways = [KeptPixels(part), part] if self.keep_noise else [part]
+        ways = [NoiseKept(part), part] if self.keep_noise else [part]
         for way in ways:
             for nearest in order.T:
-                z, n_asked = self._walk_back(way, here, self.sure[nearest])
+                there, z, n_asked = self._walk_back(way, here, self.sure[nearest])
                 with torch.no_grad():
-                    is_sure = part.uncertainty(z, everyone) <= self.target
-                distance = (z - part.x0).abs().sum(1)
+                    is_sure = part.uncertainty(there, everyone) <= self.target
+                distance = (there - part.x0).abs().sum(1)
                 is_better = is_sure & (distance < least)
                 is_better &= distance <= self.max_distance
-                x[rows[is_better]] = z[is_better]
+                x[rows[is_better]] = there[is_better]
+                ends[rows[is_better], 1] = z[is_better]
                 least[is_better] = distance[is_better]
                 n_iter[rows] += n_asked + 1
 
@@ -173,4 +150,4 @@ class SureImages:
                 low = torch.where(is_sure, low, middle)
                 high = torch.where(is_sure, middle, high)
             z = near + high[:, None] * (far - near)
-            return problem.decode(z, rows), N_HALVINGS
+            return problem.decode(z, rows), z, N_HALVINGS

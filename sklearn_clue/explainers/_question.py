@@ -10,12 +10,12 @@ import torch
 from sklearn_clue._tables import take
 from sklearn_clue._torch import one_thread
 from sklearn_clue._validation import Interval, StrOptions, check_is_fitted
-from sklearn_clue.explainers._contributions import shapley_of_changes
+from sklearn_clue.explainers._density import UsualDensity, usual_densities
 from sklearn_clue.explainers._neighbors import StoredRows
 from sklearn_clue.explainers._results import Found
 from sklearn_clue.explainers._sure import find_sure_rows
 from sklearn_clue.providers import unit_of
-from sklearn_clue.uncertainty import weighted_sum, weights_of_parts
+from sklearn_clue.uncertainty import weights_of_parts
 
 
 class SureSearch:
@@ -26,8 +26,8 @@ class SureSearch:
     target : float
         Largest uncertainty of a sure row, in the unit of the search.
 
-    stored : StoredRows or None
-        Training rows.
+    stored : StoredRows, UsualDensity or None
+        What is kept of the training rows.
 
     n_explanations : int
         Answers per row.
@@ -91,9 +91,14 @@ class AsksForSureRows:
         self._usual_parts = np.stack(usual, axis=1)
         self._sure_level = 1 - self.rejection_rate
         parts = np.stack([part.numpy() for part in problem.before[0]], axis=1)
-        self._stored = None
-        if self._image_shape is None and self.n_neighbors:
+        self._stored = self._usual_density = None
+        if self._image_shape is not None:
+            return
+        if self.n_neighbors:
             self._stored = StoredRows(problem.x0.numpy(), parts)
+        else:
+            with one_thread():
+                self._usual_density = usual_densities(problem.model, problem.x0.numpy())
 
     def _takes_values(self):
         return True
@@ -108,7 +113,7 @@ class AsksForSureRows:
     def _sure_search(self, **settings):
         return SureSearch(
             self._target(),
-            self._stored_rows(),
+            self._measure(),
             self.n_explanations,
             demand=self.min_plausibility,
             max_distance=self.max_distance,
@@ -124,41 +129,28 @@ class AsksForSureRows:
         stored.uncertainty = stored.uncertainty @ weights_of_parts(self.uncertainty)
         return stored
 
+    def _measure(self):
+        """What tells plausibility: stored rows, the generator's density, or None."""
+        usual = getattr(self, "_usual_density", None)
+        if self._stored is None and usual is not None:
+            return UsualDensity(usual, self._model())
+        return self._stored_rows()
+
     def _describe_sure(self, problem, before, after):
         """What an explanation says of sure rows."""
-        unit, stored = unit_of(self._provider), self._stored_rows()
-        facts = {"target": unit * self._target(), "kind": self.uncertainty}
-        if stored is not None:
-            own, theirs = (stored.plausibility(rows.x) for rows in (before, after))
+        unit, measure = unit_of(self._provider), self._measure()
+        facts = {"target": unit * self._target()}
+        if measure is not None:
+            own, theirs = (measure.plausibility(rows.x) for rows in (before, after))
             facts |= {"plausibility_before": own, "plausibility": theirs}
             least = self.min_plausibility
             if least is not None:
                 least = np.minimum(own, 0.5) if least == "row" else least
                 facts["is_plausible"] = theirs >= least - 1e-9
-        if self._image_shape is not None:
-            return facts
-        shares, errors = self._contributions(problem, after)
-        facts["contributions"] = unit * shares
-        facts["contributions_error"] = unit * errors
         return facts
 
-    def _contributions(self, problem, after):
-        """Shapley values of the changes, in the unit of the search."""
-
-        def value(x, rows):
-            with one_thread(), torch.no_grad():
-                x, rows = torch.as_tensor(x), torch.as_tensor(rows)
-                return problem.uncertainty(x, rows).numpy()
-
-        before, weights = problem.before[0], weights_of_parts(self.uncertainty)
-        return shapley_of_changes(
-            value,
-            problem.x0.numpy(),
-            after.x,
-            [column.block for column in self._space.schema],
-            before=weighted_sum(weights, before).numpy(),
-            after=weighted_sum(weights, after.parts),
-        )
+    def _gives_contributions(self):
+        return self._image_shape is None
 
     def _score_sure(self, X):
         """See `CLUEExplainer.score`."""

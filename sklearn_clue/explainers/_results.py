@@ -12,8 +12,13 @@ from sklearn_clue._parallel import run_parallel
 from sklearn_clue._tables import take
 from sklearn_clue._torch import one_thread
 from sklearn_clue.exceptions import SearchConvergenceWarning
+from sklearn_clue.explainers._contributions import (
+    along_the_way,
+    shapley_of_changes,
+    up_to_best,
+)
 from sklearn_clue.explanation import Explanation, SearchPath
-from sklearn_clue.uncertainty import Uncertainty
+from sklearn_clue.uncertainty import Uncertainty, weighted_sum
 
 # Candidates of a row this close to each other, in every position of encoded space
 # (standard deviations), tell the same story.
@@ -34,6 +39,7 @@ class Found(NamedTuple):
     rebuilt: np.ndarray | None = None  # (n_rows, n_encoded): by the generator alone
     floor: np.ndarray | None = None  # (n_rows,): least distance it can rebuild with
     is_answer: np.ndarray | None = None  # (n_rows, n_candidates): False if it is a copy
+    ends_z: np.ndarray | None = None  # (n_rows, n_candidates, 2, n_latent): of a way
 
 
 class Judged(NamedTuple):
@@ -169,7 +175,9 @@ class Results:
         size = n_rows * n_candidates
         return [judged.keep(slice(i * size, (i + 1) * size)) for i in range(len(found))]
 
-    def explanation(self, found, candidates, objective, describe, **about):
+    def explanation(
+        self, found, candidates, objective, describe, *, contributions=False, **about
+    ):
         """Make an explanation of what was found, the best candidate of each row first.
 
         Parameters
@@ -186,6 +194,9 @@ class Results:
         describe : callable
             From a problem and what is known of its rows before and after to more to
             say of them.
+
+        contributions : bool, default=False
+            Whether to divide the fall of the uncertainty between the changes.
 
         **about : dict
             More to say.
@@ -217,6 +228,14 @@ class Results:
         which = (np.arange(n_rows), best % n_candidates)
         after = candidates.keep(best)
         _warn_unconverged(found.n_iter[which], found.converged[which])
+        facts = describe(self.problem, before, after)
+        if contributions:
+            way = found.path_z if found.ends_z is None else found.ends_z
+            facts |= self._contributions(
+                after,
+                None if way is None else way[which],
+                None if found.path_value is None else found.path_value[which],
+            )
         rebuilt = found.rebuilt
         if rebuilt is not None:
             rebuilt = Judged.ask(self.problem, None, rebuilt, torch.arange(n_rows))
@@ -242,10 +261,42 @@ class Results:
             else SearchPath(found.path_z[which], found.path_value[which]),
             encoded=before.x,
             encoded_counterfactuals=after.x,
-            **describe(self.problem, before, after),
+            **facts,
             **self.about,
             **about,
         )
+
+    def _contributions(self, after, way, objective):
+        """What each change does, by name: of columns, or of pixels along the way."""
+        problem, weights = self.problem, self.problem.weights
+        ends = [weighted_sum(weights, each.parts) for each in (self.before, after)]
+        with one_thread():
+            if problem.schema is None:
+                way = None if way is None else up_to_best(way, objective)
+                values = along_the_way(problem, after.x, way)
+                residual = values.sum(1) - (ends[0] - ends[1])
+                return {
+                    "contributions": self.unit * values,
+                    "contributions_residual": self.unit * residual,
+                }
+
+            def value(x, rows):
+                with torch.no_grad():
+                    x, rows = torch.as_tensor(x), torch.as_tensor(rows)
+                    return problem.uncertainty(x, rows).numpy()
+
+            shares = shapley_of_changes(
+                value,
+                self.before.x,
+                after.x,
+                [column.block for column in problem.schema],
+                before=ends[0],
+                after=ends[1],
+            )
+        return {
+            "contributions": self.unit * shares.values,
+            "contributions_error": self.unit * shares.standard_error,
+        }
 
 
 def _values(objective, candidates, row):

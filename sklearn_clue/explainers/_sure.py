@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import torch
 
+from sklearn_clue.explainers._by_values import ValuesYardstick, improve_by_values
 from sklearn_clue.explainers._columns import ColumnMoves, propose_columns
 from sklearn_clue.explainers._descent import approach, slopes_towards
 from sklearn_clue.explainers._latents import propose_latents
+from sklearn_clue.explainers._neighbors import StoredRows
 from sklearn_clue.explainers._polish import (
     draw_back,
     put_back,
@@ -40,6 +42,9 @@ N_POLISH = 2
 N_PUT_BACK_BLIND = 10
 N_POLISH_BLIND = 3
 
+# Where rows differ by less, they have been rounded.
+SAME = 1e-6
+
 # Columns of an answer cost so many times more in the next one; and so many searches
 # may end at an answer that is there already.
 PRICE = 5.0
@@ -47,7 +52,9 @@ N_RETRIES = 3
 
 
 class SureRows(NamedTuple):
-    """What was found. Answers beyond `n_found` repeat the first one.
+    """What was found, the nearest answer of each row first.
+
+    Answers beyond `n_found` repeat the one that was found first.
 
     `n_judged` is the number of candidates that the predictor was asked about, where a
     slope counts as two.
@@ -75,6 +82,7 @@ def find_sure_rows(
     n_explanations=1,
     proposers=("neighbors", "columns", "noise"),
     use_slopes=None,
+    fit_slopes=False,
 ):
     """Find for each row the nearest row that the model is sure about.
 
@@ -86,8 +94,9 @@ def find_sure_rows(
     target : float
         Largest uncertainty of a sure row.
 
-    stored : StoredRows or None, default=None
-        Training rows; without them there are no neighbours and no plausibility.
+    stored : StoredRows, UsualDensity or None, default=None
+        Training rows; without rows there are no neighbours, and without a density
+        there is no plausibility either.
 
     demand : "row", float or None, default=None
         Least plausibility: that of the row but at most 0.5, a number, or none.
@@ -112,6 +121,9 @@ def find_sure_rows(
     use_slopes : bool or None, default=None
         None if the problem has slopes.
 
+    fit_slopes : bool, default=False
+        Whether to fit slopes to the judgements of a search that uses none.
+
     Returns
     -------
     found : SureRows
@@ -120,8 +132,9 @@ def find_sure_rows(
         less sure than the row itself. Rows that are sure already come back as they
         are.
     """
-    yardstick = Yardstick(problem, target, stored, demand, max_distance, margin)
     use_slopes = problem.is_differentiable if use_slopes is None else use_slopes
+    measure = ValuesYardstick if fit_slopes and not use_slopes else Yardstick
+    yardstick = measure(problem, target, stored, demand, max_distance, margin)
     x0 = problem.x0
     everyone = torch.arange(len(x0))
     itself = Candidates(
@@ -149,14 +162,15 @@ class _Search:
         """Collect proposals and note whose they are."""
         yardstick, rows, stored = self.yardstick, self.rows, self.yardstick.stored
         proposals, neighbors = [self.itself], None
-        if stored is not None:
+        if isinstance(stored, StoredRows):
             neighbors = self._neighbors(n_neighbors)
         if "neighbors" in proposers and neighbors is not None:
             proposals.append(neighbors)
         yardstick.is_rough = self.use_slopes  # what slopes improve is judged anew
         yardstick.level_rough(rows, self.itself.uncertainty)
-        if "columns" in proposers and stored is not None:
-            moves = ColumnMoves(yardstick.problem.schema, stored.x)
+        if "columns" in proposers:
+            x = stored.x if isinstance(stored, StoredRows) else None
+            moves = ColumnMoves(yardstick.problem.schema, x)
             slope = None
             if self.use_slopes:
                 slope = slopes_towards(yardstick, self.itself, neighbors)
@@ -192,7 +206,7 @@ class _Search:
         # The predictor has been asked about them already, unless constraints change
         # them now.
         with torch.no_grad():
-            is_same = (yardstick.problem.valid(x, rows) == x).all(1)
+            is_same = (yardstick.problem.valid(x, rows) - x).abs().amax(1) < SAME
         judged = yardstick.judge(x, rows, ask=~is_same)
         return judged._replace(
             uncertainty=torch.where(is_same, known, judged.uncertainty)
@@ -216,7 +230,8 @@ class _Search:
             pool = join([pool, self._judge_again(proposals, pool, is_open)])
             if not answers:
                 self._compromise(pool)
-            finished = self._finish(pool.keep(yardstick.best(pool, self._n_polish)))
+            new = pool.keep(self._is_new(pool, used))
+            finished = self._finish(new.keep(yardstick.best(new, self._n_polish)))
             dear = finished.keep(yardstick.best(finished))
             finished = finished.keep(self._is_new(finished, used))
             best = finished.keep(yardstick.best(finished))
@@ -254,25 +269,49 @@ class _Search:
         if not self.use_slopes:
             best = yardstick.best(proposals, N_PUT_BACK_BLIND, source)
             stuck = self._least_uncertain(proposals)
-            return join([put_back(yardstick, proposals.keep(best)), stuck])
+            chosen = proposals.keep(best)
+            if isinstance(yardstick, ValuesYardstick):
+                lean = improve_by_values(yardstick, chosen, source[best])
+            else:
+                lean = put_back(yardstick, chosen)
+            return join([lean, stuck])
         best = yardstick.best(proposals, N_PUT_BACK, source)
         yardstick.is_rough = True
         lean = put_back_by_slope(yardstick, proposals.keep(best))
-        chosen = yardstick.best(lean, 1, source[best]), yardstick.best(lean, N_APPROACH)
-        lean = lean.keep(torch.cat(chosen).unique())
-        seen = join([lean, approach(yardstick, lean, N_STEPS_ROUGH)])
+        chosen = self._best_of_each(lean, source[best], N_APPROACH)
+        stuck = self._stuck(proposals, source)
+        lean = join([lean.keep(chosen), proposals.keep(stuck)])
+        source = torch.cat([source[best][chosen], source[stuck]])
+        seen, start = approach(yardstick, lean, N_STEPS_ROUGH)
+        lean, source = join([lean, seen]), torch.cat([source, source[start]])
         yardstick.is_rough = False
-        lean = seen.keep(yardstick.best(seen, N_LAST))
+        lean = lean.keep(self._best_of_each(lean, source, N_LAST))
         starts = join([lean, self._least_uncertain(proposals)])
-        return approach(yardstick, starts, N_STEPS)
+        return approach(yardstick, starts, N_STEPS)[0]
+
+    def _best_of_each(self, candidates, source, n):
+        """Positions of the best candidate of each proposer, and of the best n of all.
+
+        Rough judgements may be wrong about a whole region, so that the best of all
+        are not enough.
+        """
+        best = self.yardstick.best
+        return torch.cat([best(candidates, 1, source), best(candidates, n)]).unique()
 
     def _least_uncertain(self, proposals):
         """Of rows without a good proposal the least uncertain one, to start from."""
+        return proposals.keep(self._stuck(proposals, torch.zeros_like(proposals.rows)))
+
+    def _stuck(self, proposals, source):
+        """Positions of the least uncertain of each proposer that found nothing good.
+
+        Slopes may lead from there to nearer rows than from what others have found.
+        """
+        group = proposals.rows * (source.max() + 1) + source
         is_asked = ~torch.isnan(proposals.uncertainty)
-        is_asked &= ~self._has_good(proposals)[proposals.rows]
+        is_asked &= ~torch.isin(group, group[self.yardstick.is_good(proposals)])
         (index,) = is_asked.nonzero(as_tuple=True)
-        first = first_of_each(proposals.rows[index], proposals.uncertainty[index], 1)
-        return proposals.keep(index[first])
+        return index[first_of_each(group[index], proposals.uncertainty[index], 1)]
 
     def _judge_again(self, proposals, pool, is_open):
         """Of rows without a good candidate, judge the best proposals as they are."""
@@ -345,12 +384,19 @@ def _as_sure_rows(yardstick, answers, itself, target, n_explanations):
     is_missing = torch.arange(n_explanations) >= n_found[:, None]
     for values in (x, uncertainty, gap):
         values[is_missing] = values[:, :1].expand_as(values)[is_missing]
+    distance = (x - itself.x[:, None]).abs().sum(2)
+    # The nearest first. Later answers cost more, but may be nearer by chance.
+    order = distance.masked_fill(is_missing, torch.inf).argsort(dim=1, stable=True)
+    x = x.take_along_dim(order[:, :, None], 1)
+    uncertainty, gap, distance = (
+        values.take_along_dim(order, 1) for values in (uncertainty, gap, distance)
+    )
     plausibility = yardstick.shares(gap.flatten()).view_as(gap)
     return SureRows(
         x=x,
         uncertainty=uncertainty,
         plausibility=plausibility,
-        distance=(x - itself.x[:, None]).abs().sum(2),
+        distance=distance,
         is_sure=uncertainty <= target,
         is_plausible=plausibility >= yardstick.demand[:, None] - 1e-12,
         n_found=n_found,

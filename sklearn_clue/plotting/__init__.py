@@ -11,6 +11,7 @@ from sklearn_clue.plotting._front import FrontDisplay
 from sklearn_clue.plotting._image_explanation import ImageExplanationDisplay
 from sklearn_clue.plotting._latent_path import LatentPathDisplay
 from sklearn_clue.plotting._rejection_curve import RejectionCurveDisplay
+from sklearn_clue.plotting._study import StudyDisplay
 from sklearn_clue.plotting._trade_off import TradeOffDisplay
 from sklearn_clue.plotting._uncertainty_map import UncertaintyMapDisplay
 
@@ -22,6 +23,7 @@ __all__ = [
     "ImageExplanationDisplay",
     "LatentPathDisplay",
     "RejectionCurveDisplay",
+    "StudyDisplay",
     "TradeOffDisplay",
     "UncertaintyMapDisplay",
 ]

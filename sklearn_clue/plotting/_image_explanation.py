@@ -41,9 +41,16 @@ class ImageExplanationDisplay:
         A remark above the images, such as the uncertainty up to which the model is
         sure, and how many rows are not drawn.
 
+    contributions : ndarray of shape (n_rows, height, width), default=None
+        What the change of each pixel contributes to the fall of the uncertainty; drawn
+        as a fourth column.
+
+    measure : str, default="uncertainty"
+        Name and unit of the uncertainty that fell.
+
     Attributes
     ----------
-    axes_ : ndarray of Axes of shape (n_rows, 3)
+    axes_ : ndarray of Axes of shape (n_rows, 3) or (n_rows, 4)
         The axes drawn on.
 
     figure_ : Figure
@@ -74,6 +81,8 @@ class ImageExplanationDisplay:
         labels,
         method="CLUE",
         note="",
+        contributions=None,
+        measure="uncertainty",
     ):
         self.originals = originals
         self.counterfactuals = counterfactuals
@@ -82,10 +91,15 @@ class ImageExplanationDisplay:
         self.labels = labels
         self.method = method
         self.note = note
+        self.contributions = contributions
+        self.measure = measure
 
     @classmethod
     def from_explanation(cls, explanation, *, max_rows=8, ax=None):
         """Draw the first images of an explanation.
+
+        Where it holds `contributions`, a fourth column shows which pixels lower the
+        uncertainty by their change.
 
         Parameters
         ----------
@@ -96,7 +110,8 @@ class ImageExplanationDisplay:
             The number of rows to draw at most.
 
         ax : array of Axes, default=None
-            Where to draw, three per row; None makes a new figure.
+            Where to draw, three per row, or four with `contributions`; None makes a
+            new figure.
 
         Returns
         -------
@@ -126,6 +141,10 @@ class ImageExplanationDisplay:
         notes = [_words.bound(facts)]
         if (left_out := len(explanation) - len(pairs)) > 0:
             notes.append(f"{_words.count(left_out)} not drawn, see max_rows")
+        parts = [row["pixels"].get("contributions") for row in facts["rows"]]
+        parts = None if None in parts else np.asarray(parts, dtype=float)
+        if parts is not None and parts.ndim == 4:  # of all channels together
+            parts = parts.sum(axis=1)
         return cls(
             np.stack([_drawable(before) for before, _ in pairs]),
             np.stack([_drawable(after) for _, after in pairs]),
@@ -134,6 +153,8 @@ class ImageExplanationDisplay:
             [_words.label(row) for row in facts["rows"]],
             facts["method"],
             "; ".join(note for note in notes if note),
+            parts,
+            _words.judged_measure(facts) + (f" ({unit.strip()})" if unit else ""),
         ).plot(ax=ax)
 
     def plot(self, ax=None, *, cmap=IMAGE_CMAP):
@@ -142,7 +163,8 @@ class ImageExplanationDisplay:
         Parameters
         ----------
         ax : array of Axes, default=None
-            Where to draw, three per row; None makes a new figure.
+            Where to draw, three per row, or four with `contributions`; None makes a
+            new figure.
 
         cmap : str or Colormap, default="gray"
             Colours of the images, if they have one channel.
@@ -153,14 +175,17 @@ class ImageExplanationDisplay:
             The display itself, with `axes_` and `figure_`.
         """
         n_rows = len(self.originals)
+        n_columns = 3 if self.contributions is None else 4
         if ax is None:
-            axes = new_axes(n_rows, 3, (5.6, 1.75 * n_rows + 0.5))
+            width = 5.6 if n_columns == 3 else 8.2
+            axes = new_axes(n_rows, n_columns, (width, 1.75 * n_rows + 0.5))
         else:
-            axes = check_axes(ax, (n_rows, 3), f"{_words.count(n_rows)} of images")
+            shape = (n_rows, n_columns)
+            axes = check_axes(ax, shape, f"{_words.count(n_rows)} of images")
         images = np.stack([self.originals, self.counterfactuals])
         low, high = min(0.0, images.min()), images.max() if images.max() > 1 else 1.0
         limit = np.abs(self.differences).max() or 1.0
-        for row, (original, counterfactual, change) in enumerate(axes):
+        for row, (original, counterfactual, change, *_) in enumerate(axes):
             for axis, image in (
                 (original, self.originals[row]),
                 (counterfactual, self.counterfactuals[row]),
@@ -174,12 +199,11 @@ class ImageExplanationDisplay:
             original.set_ylabel(literal(self.labels[row], limit=20))
             original.set_xlabel(literal(self.captions[row][0], limit=40))
             counterfactual.set_xlabel(literal(self.captions[row][1], limit=40))
-            for axis in (original, counterfactual, change):
-                axis.set_xticks([])
-                axis.set_yticks([])
-        for axis, title in zip(
-            axes[0], ("original", literal(self.method), "|Δ|·Δ"), strict=True
-        ):
+        for axis in axes.flat:
+            axis.set_xticks([])
+            axis.set_yticks([])
+        titles = ("original", literal(self.method), "|Δ|·Δ", "contributions")
+        for axis, title in zip(axes[0], titles[:n_columns], strict=True):
             axis.set_title(title)
         self.axes_, self.figure_ = axes, axes[0, 0].figure
         if self.note:
@@ -192,7 +216,22 @@ class ImageExplanationDisplay:
             else "|Δ|·Δ",
             aspect=12 * n_rows,
         )
+        if self.contributions is not None:
+            self._draw_contributions(axes[:, 3])
         return self
+
+    def _draw_contributions(self, axes):
+        limit = np.abs(self.contributions).max() or 1.0
+        for axis, values in zip(axes, self.contributions, strict=True):
+            shown = axis.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit)
+        self.figure_.colorbar(
+            shown,
+            ax=axes.tolist(),
+            label=f"raises  ←  {self.measure}  →  lowers"
+            if len(axes) > 1
+            else literal(self.measure),
+            aspect=12 * len(axes),
+        )
 
 
 def _drawable(image):

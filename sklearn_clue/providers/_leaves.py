@@ -22,6 +22,9 @@ MIN_ROWS = 10
 # same kind is outside of the rows so far now and then.
 MARGIN = 2.0
 
+# Numbers that are looked up at once.
+CACHE = 2**20
+
 
 class TreeMember(NamedTuple):
     """A tree of a forest or of a bagging ensemble."""
@@ -31,13 +34,13 @@ class TreeMember(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """What is known about the nodes of one tree that enough rows have reached.
+    """What is known about the nodes that enough rows have reached, of all trees.
 
     Others would take ten times the memory, and are not asked.
     """
 
     trusted: np.ndarray  # of every node: it or its nearest ancestor among these
-    parent: np.ndarray
+    parent: np.ndarray  # a root is its own
     low: np.ndarray  # the box of its rows, in every column
     high: np.ndarray
     mean: np.ndarray  # of the targets, or of the indicators of the classes
@@ -73,13 +76,12 @@ class Leaves:
     """
 
     def __init__(self, members, seen, X, targets, is_classification):
-        self.members = members
         self.is_classification = is_classification
         X = np.asarray(X, dtype=np.float32)  # as trees take them
-        self.nodes = [
+        self.nodes = _joined_nodes(
             _read_nodes(member, rows, X, targets, is_classification)
             for member, rows in zip(members, seen, strict=True)
-        ]
+        )
 
     def judge(self, X, leaves, is_asked=None):
         """Tell the spread of the targets at rows, and how much of it is noise.
@@ -106,8 +108,10 @@ class Leaves:
         """
         X = np.asarray(X, dtype=np.float32)
         total, aleatoric = np.empty(len(X)), np.empty(len(X))
-        for rows in gen_batches(len(X), 2048):
-            weights = np.ones((len(self.members), len(X[rows])))
+        # What is looked up for the rows of a block should fit the cache.
+        n_block = max(CACHE // (X.shape[1] * len(leaves)), 1)
+        for rows in gen_batches(len(X), n_block):
+            weights = np.ones(leaves[:, rows].shape)
             if is_asked is not None:
                 weights = is_asked[:, rows].astype(np.float64)
             total[rows], aleatoric[rows] = self._judge(
@@ -116,13 +120,7 @@ class Leaves:
         return total, aleatoric
 
     def _judge(self, X, leaves, weights):
-        answers = [
-            _ask(nodes, _columns_of(X, member.columns), leaf)
-            for member, nodes, leaf in zip(
-                self.members, self.nodes, leaves, strict=True
-            )
-        ]
-        means, spreads, aleatoric = map(np.stack, zip(*answers, strict=True))
+        means, spreads, aleatoric = _ask(self.nodes, X, leaves)
         weights = weights / weights.sum(0)
         mean = (weights[:, :, None] * means).sum(0)
         aleatoric = (weights * aleatoric).sum(0)
@@ -137,14 +135,31 @@ class Leaves:
 
 
 def leaves_of(members, X):
-    """The leaves that rows fall into: (n_trees, n_rows)."""
-    X = np.asarray(X, dtype=np.float32)
-    return np.stack(
-        [
-            member.tree.apply(np.ascontiguousarray(_columns_of(X, member.columns)))
-            for member in members
-        ]
-    )
+    """The leaves that rows fall into, as positions among the nodes of all trees.
+
+    Parameters
+    ----------
+    members : list of TreeMember
+        The trees.
+
+    X : ndarray of shape (n_rows, n_features)
+        The rows.
+
+    Returns
+    -------
+    leaves : ndarray of shape (n_trees, n_rows)
+        The nodes of each tree come after those of the trees before it.
+    """
+    X = np.ascontiguousarray(X, dtype=np.float32)
+    leaves = np.empty((len(members), len(X)), dtype=np.intp)
+    first = 0
+    for leaf, (tree, columns) in zip(leaves, members, strict=True):
+        # Rows have been checked: scikit-learn would check them for each tree.
+        rows = np.ascontiguousarray(_columns_of(X, columns))
+        leaf[:] = tree.tree_.apply(rows)
+        leaf += first
+        first += tree.tree_.node_count
+    return leaves
 
 
 def is_grown_on(member, seen, X):
@@ -173,6 +188,7 @@ def _read_nodes(member, seen, X, targets, is_classification):
     unseen = np.setdiff1d(np.arange(len(X)), seen)
     # A tree that has seen all rows is judged by them, for want of others.
     rows = unseen if len(unseen) else np.arange(len(X))
+    n_columns = X.shape[1]
     X, targets = _columns_of(X[rows], columns), targets[rows]
     path = sparse.csc_array(tree.decision_path(X))
     n_rows = np.diff(path.indptr)
@@ -198,11 +214,34 @@ def _read_nodes(member, seen, X, targets, is_classification):
     low, high = np.fmin.reduceat(X[below], starts), np.fmax.reduceat(X[below], starts)
     margin = MARGIN * (high - low) / np.maximum(n_rows - 1, 1)[:, None]
     low, high = (low - margin).astype(X.dtype), (high + margin).astype(X.dtype)
+    if columns is not None:
+        low, high = (
+            _spread_out(end, columns, n_columns, value)
+            for end, value in ((low, -np.inf), (high, np.inf))
+        )
     return Nodes(trusted, place[parent[kept]], low, high, mean, spread, leaf_spread)
 
 
 def _columns_of(X, columns):
     return X if columns is None else X[:, columns]
+
+
+def _spread_out(values, columns, n_columns, rest):
+    """Values of some columns among all of them; of one that comes twice, any."""
+    wide = np.full((len(values), n_columns), rest, dtype=values.dtype)
+    wide[:, columns] = values
+    return wide
+
+
+def _joined_nodes(trees):
+    """Put the nodes of all trees in one table, one tree after the other."""
+    trees = list(trees)
+    first = np.cumsum([0] + [len(nodes.parent) for nodes in trees[:-1]])
+    moved = [
+        nodes._replace(trusted=nodes.trusted + start, parent=nodes.parent + start)
+        for nodes, start in zip(trees, first, strict=True)
+    ]
+    return Nodes(*map(np.concatenate, zip(*moved, strict=True)))
 
 
 def _parents(tree):
@@ -226,16 +265,22 @@ def _nearest_ancestor(is_wanted, parent):
         ancestor = further
 
 
-def _ask(nodes, X, leaf):
-    """Mean, spread, and spread within leaves, at the node that a tree trusts."""
-    start = nodes.trusted[leaf]
+def _ask(nodes, X, leaves):
+    """Means, spreads, and spreads within leaves, at the nodes that trees trust."""
+    start = nodes.trusted[leaves]
     node = start.copy()
-    outside = np.arange(len(X))
-    while len(outside):
-        at, rows = node[outside], X[outside]
+    is_outside = (X < nodes.low[node]) | (X > nodes.high[node])
+    tree, row = is_outside.any(2).nonzero()
+    while len(tree):
+        at = node[tree, row]
+        above = nodes.parent[at]
+        # From here on these are the nodes above; a root answers for all rows.
+        is_inner = above != at
+        tree, row, at = tree[is_inner], row[is_inner], above[is_inner]
+        node[tree, row] = at
+        rows = X[row]
         is_outside = ((rows < nodes.low[at]) | (rows > nodes.high[at])).any(1)
-        outside = outside[is_outside & (at > 0)]
-        node[outside] = nodes.parent[node[outside]]
+        tree, row = tree[is_outside], row[is_outside]
     is_leaf = node == start
     within = np.where(is_leaf, nodes.spread[node], nodes.leaf_spread[node])
     return nodes.mean[node], nodes.spread[node], within

@@ -1,8 +1,11 @@
 """Ensembles that are asked about rows: unsure where their members disagree."""
 
+from functools import reduce
+
 import numpy as np
 from scipy.special import entr
 from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
 
 from sklearn_clue.providers._leaves import (
     Leaves,
@@ -95,22 +98,22 @@ class MembersRows(RowsProvider):
         """Put answers together, with weights of shape (n_members, n_rows)."""
         weights = weights / weights.sum(0)
         predictions = np.stack([prediction for _, prediction in answers])
-        mean = (weights[:, :, None] * predictions).sum(0)
+        mean = sum_in_order(weights[:, :, None] * predictions)
         totals, aleatorics, _ = (
             np.stack([parts[kind] for parts, _ in answers]) for kind in range(3)
         )
         if self.is_classification:
             own = entr(predictions.clip(min=0)).sum(2)
-            disagreement = entr(mean.clip(min=0)).sum(1) - (weights * own).sum(0)
+            disagreement = entr(mean.clip(min=0)).sum(1) - sum_in_order(weights * own)
             # The entropy of the mean, unless members have looked at their training
             # rows and are less sure than their probabilities are.
-            total = ((weights * totals).sum(0) + disagreement).clip(min=0)
-            aleatoric = np.minimum((weights * aleatorics).sum(0), total)
+            total = (sum_in_order(weights * totals) + disagreement).clip(min=0)
+            aleatoric = np.minimum(sum_in_order(weights * aleatorics), total)
             return Uncertainty(total, aleatoric, total - aleatoric), mean
         # The law of total variance, over members.
-        aleatoric = (weights * aleatorics**2).sum(0) + noise
+        aleatoric = sum_in_order(weights * aleatorics**2) + noise
         disagreement = np.square(predictions - mean).sum(2)
-        total = (weights * (totals**2 + disagreement)).sum(0) + noise
+        total = sum_in_order(weights * (totals**2 + disagreement)) + noise
         rest = (total - aleatoric).clip(min=0)
         return Uncertainty(*map(np.sqrt, (total, aleatoric, rest))), mean
 
@@ -192,6 +195,11 @@ class BaggedRows(MembersRows):
         return Uncertainty(total, aleatoric, rest)
 
 
+def sum_in_order(values):
+    """Sum over the first axis, one after the other; numpy does not, for one row."""
+    return reduce(np.add, values)
+
+
 def bagged_table(X):
     """Rows as bagging ensembles give them to their members."""
     return check_array(X, dtype=None, ensure_all_finite=False, accept_sparse="csr")
@@ -218,19 +226,42 @@ class TreesRows(RowsProvider):
         self.model = model
         self.members = members
         self.leaves = None
+        self._tables = {}
+
+    def __getstate__(self):
+        return self.__dict__ | {"_tables": {}}  # the model knows what is in them
 
     def _answer(self, X):
-        rows = as_numbers(X)
-        if hasattr(self.model, "apply"):
-            leaves = self.model.apply(X).T  # which compares the names of the columns
-        else:
-            leaves = leaves_of(self.members, rows)
+        rows = self._checked(X)
+        if len(rows) == 1:
+            # numpy adds up the trees of a single row in another order.
+            parts, mean = self._judge(np.repeat(rows, 2, axis=0))
+            return Uncertainty(*(part[:1] for part in parts)), mean[:1]
+        return self._judge(rows)
+
+    def _checked(self, X):
+        """Rows as a forest checks them, names of columns included."""
+        if not hasattr(self.model, "apply"):
+            return as_numbers(X)
+        return as_numbers(
+            validate_data(
+                self.model,
+                X,
+                reset=False,
+                dtype=np.float32,
+                accept_sparse="csr",
+                ensure_all_finite="allow-nan",
+            )
+        )
+
+    def _judge(self, rows):
+        leaves = leaves_of(self.members, rows)
         # Summed in the order of the trees: those of a forest that works in parallel
         # are added up as they come, and the last digits differ from call to call.
-        mean = self._at_leaves(leaves, _node_mean).mean(0)
+        draws = self._at_leaves(leaves, _node_mean)
+        mean = draws.mean(0)
         if self.leaves is not None:
             return self._as_parts(*self.leaves.judge(rows, leaves)), mean
-        draws = self._at_leaves(leaves, _node_mean)
         if self.is_classification:
             return decompose_entropy(draws), mean
         std = np.sqrt(self._at_leaves(leaves, _node_variance))
@@ -238,13 +269,11 @@ class TreesRows(RowsProvider):
 
     def _at_leaves(self, leaves, read):
         """What trees keep about leaves: (n_trees, n_rows, n_columns)."""
-        n_classes = len(self.model.classes_) if self.is_classification else None
-        return np.stack(
-            [
-                read(member.tree, n_classes)[leaf]
-                for member, leaf in zip(self.members, leaves, strict=True)
-            ]
-        )
+        if read not in self._tables:
+            n_classes = len(self.model.classes_) if self.is_classification else None
+            parts = [read(member.tree, n_classes) for member in self.members]
+            self._tables[read] = np.concatenate(parts)
+        return self._tables[read][leaves]
 
     def _as_parts(self, total, aleatoric):
         if self.is_classification:

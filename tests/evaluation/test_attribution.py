@@ -68,6 +68,36 @@ def test_integrated_gradients_are_complete():
     np.testing.assert_allclose(values.sum(1), ends[0] - ends[1], atol=1e-4)
 
 
+def test_shap_agrees_with_our_own_code(capfd):
+    """The package draws orders, which a value of few columns hardly depends on."""
+    pytest.importorskip("shap", exc_type=ImportError)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"], index=range(7, 37)).assign(
+        job=pd.Categorical(np.where(X[:, 2] > 0, "cook", "clerk"))
+    )
+    # More rows than the package takes unless it is told to.
+    rows = RNG.integers(0, 30, 150)
+    background = frame.iloc[rows].reset_index(drop=True)
+    model = BayesianMLPRegressor(
+        (10,), n_draws=8, burn_in=40, thinning=2, random_state=0
+    )
+    model.fit(frame, X[:, 0])
+    ours, theirs = (
+        attribute_uncertainty(
+            model,
+            frame[:5],
+            method=method,
+            background=background,
+            max_background=150,
+            n_permutations=20,
+        )
+        for method in ("shapley", "shap")
+    )
+    assert theirs.index.equals(frame.index[:5])
+    np.testing.assert_allclose(theirs.sum(axis=1), ours.sum(axis=1), atol=1e-8)
+    np.testing.assert_allclose(theirs, ours, atol=0.1 * ours.abs().max(axis=None))
+    assert capfd.readouterr().err == ""  # no bar
+
+
 @pytest.fixture(scope="module")
 def members():
     y = X @ [1.0, 2.0, 0.0] + RNG.normal(size=30)

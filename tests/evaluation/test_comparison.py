@@ -267,6 +267,34 @@ def test_clue():
     assert np.isfinite(table.select_dtypes(float)).all(axis=None)
 
 
+class UpTo(Lengthen):
+    """Is told how unsure a row may be."""
+
+    def __init__(self, estimator=None, target_uncertainty=None, uncertainty="total"):
+        self.estimator = estimator
+        self.target_uncertainty = target_uncertainty
+        self.uncertainty = uncertainty
+
+    def explain(self, X):
+        return SimpleNamespace(counterfactuals=X, distance=0.0, converged=True)
+
+
+def test_targets_are_quantiles_of_the_training_rows():
+    table = evaluate_explainers(
+        {"sure": UpTo(Timid())},
+        ToyTruth(),
+        grids={"sure": {"target_uncertainty": None}},
+        **SMALL,
+    )
+    seed = np.random.RandomState(0).randint(2**31 - 1, size=4)[0]
+    X, _ = ToyTruth().sample(60, np.random.RandomState(seed))
+    values = table.groupby("kind")["value"].agg(list)
+    assert values["aleatoric"][0] == pytest.approx(np.quantile(TOY.aleatoric(X), 0.02))
+    assert values["aleatoric"][-1] == pytest.approx(np.quantile(TOY.aleatoric(X), 0.9))
+    assert np.diff(values["aleatoric"]).min() > 0
+    assert values["epistemic"] == [0.0] * 9
+
+
 class Wide(RegressorMixin, BaseEstimator):
     """Says 3, come what may."""
 
@@ -352,6 +380,7 @@ def test_progress(capsys):
         ({"grids": {"steps": [1, 2]}}, "dict of one parameter"),
         ({"grids": {"steps": {"eta": [1]}}}, "has no parameter 'eta'"),
         ({"grids": {"steps": {"step_size": 1}}}, "sequence of values"),
+        ({"grids": {"steps": {"uncertainty": None}}}, "sequence of values"),
         ({"kinds": ["alien"]}, r"kinds must hold some of .* got \['alien'\]"),
         ({"kinds": []}, "kinds must hold some of"),
         ({"scale_by": ["b"]}, "scale_by must hold some of"),

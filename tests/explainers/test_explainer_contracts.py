@@ -113,6 +113,29 @@ def test_what_is_told_is_about_the_rows_that_are_returned(method, table):
     assert explanation.n_iter.shape == explanation.converged.shape == (20,)
 
 
+def test_contributions_sum_to_the_fall(method, table):
+    X, _, _ = table
+    kind = {"aleatoric": 1.0, "epistemic": 3.0}
+    fitted = method.variant(*table[:2], uncertainty=kind)
+    explanation = fitted.explain(X[:10], contributions=True)
+    ends = explanation.uncertainty_before, explanation.uncertainty_after
+    before, after = (parts.aleatoric + 3 * parts.epistemic for parts in ends)
+    fall = before - after
+    contributions = explanation.contributions
+    assert contributions.shape == (10, 4) and np.abs(contributions).max() > 0
+    np.testing.assert_allclose(contributions.sum(1), fall, atol=1e-8)
+    changed = explanation.X.to_numpy() != explanation.counterfactuals.to_numpy()
+    assert not contributions[~changed].any()
+    assert explanation.kind == kind
+    np.testing.assert_allclose(explanation.drivers()["share"].sum(), 1)
+    # Where nobody asks, only the nearest sure row comes with them.
+    silent = method.fitted.explain(X[:3]).contributions
+    assert (silent is not None) == method.asks_for_sure_rows
+    assert method.fitted.explain(X[:3], contributions=False).contributions is None
+    with pytest.raises(ValueError, match="contributions must be True, False or None"):
+        method.fitted.explain(X[:3], contributions="yes")
+
+
 def test_returned_rows_are_valid(method, table):
     X, _, _ = table
     cf = method.fitted.explain(X[:20]).counterfactuals

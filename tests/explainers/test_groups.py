@@ -26,6 +26,7 @@ from sklearn_clue.explainers._common_changes import (
     changed_rows,
     changes_between,
 )
+from sklearn_clue.explainers._groups import changed_columns
 from sklearn_clue.schema import FeatureSchema
 
 NAMES = ["dose", "delay", "noise", "weight", "height"]
@@ -94,7 +95,23 @@ def test_sentence_counts(groups):
         sizes, groups.still_unsure_, groups.sentences_, strict=True
     ):
         assert sentence.startswith(f"{size} of {n_rows}: sure if ")
-        assert sentence.endswith(f"after the common change {100 * share:.0f} %")
+        assert f"after the common change {100 * share:.0f} %" in sentence
+
+
+def test_groups_say_what_they_miss(planted, groups):
+    explainer, X = planted[0], planted[1]
+    rows = X.iloc[groups.explained_]
+    changed = groups.explain(rows, polish=False, contributions=False)
+    assert changed.contributions is None
+    is_less = changed.is_sure & ~changed.is_plausible
+    for k, sentence in enumerate(groups.sentences_):
+        mine = groups.labels_ == k
+        assert groups.less_plausible_[k] == pytest.approx(is_less[mine].mean())
+        assert groups.still_unsure_[k] == pytest.approx(
+            1 - changed.is_sure[mine].mean()
+        )
+        assert ("less believable than asked" in sentence) == is_less[mine].any()
+    assert is_less.any() and explainer.min_plausibility == "row"
 
 
 def test_predicts_groups_of_new_rows(planted, groups):
@@ -278,3 +295,23 @@ def test_choice_exchanges_what_has_become_needless():
     cost = np.array([[1.4, 1.0, missed], [1.4, missed, 1.0]])
     assert chooser.choose(cost, 1) == [0]
     assert sorted(chooser.choose(cost, 2)) == [1, 2]
+
+
+def test_gaps_are_no_changes_and_have_words():
+    before = pd.DataFrame(
+        {
+            "age": [40.0, 50.0, np.nan],
+            "deck": ["A", None, None],
+            "fare": [np.nan, np.nan, 3.0],
+            "town": ["Cork", None, None],
+        }
+    )
+    after = before.assign(
+        age=[38.0, 46.0, np.nan], fare=[7.0, 8.0, 3.0], town=["Cork", "Rome", "Rome"]
+    )
+    schema = TabularEncoder().fit(pd.concat([before, after])).schema_
+    assert changed_columns(schema, before, after, 5) == [
+        ("town", "Rome"),
+        ("fare", "known"),
+        ("age", "about 3 lower"),
+    ]

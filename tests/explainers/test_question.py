@@ -6,6 +6,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
@@ -16,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from sklearn_clue import CLUEExplainer, NeighborExplainer
+from sklearn_clue.evaluation import plausibility
 from tests.explainers.conftest import classifier, make_table, regressor, vae
 
 EXPLAINERS = ("CLUE", "neighbors")
@@ -202,6 +204,8 @@ def test_several_explanations_change_different_columns(fitted, X):
     )
     details = explanation.candidate_details
     assert (details.groupby("row")["rank"].max() + 1).tolist() == counts
+    for _, distance in details.groupby("row")["distance"]:
+        assert distance.is_monotonic_increasing
 
 
 def test_prediction_weight_needs_a_distance_weight(X):
@@ -337,19 +341,75 @@ def test_the_papers_search_keeps_within_a_distance_too(X):
     near = explainer.set_params(max_distance=1.5).explain(rows)
     assert far.distance.max() > 3 and near.distance.max() <= 1.5
     assert near.uncertainty_explained.mean() > 0
-    with pytest.raises(ValueError, match="keep_noise=True is for the nearest sure row"):
-        explainer.set_params(keep_noise=True).explain(rows)
+    # A dear distance leaves rows where the generator can rebuild them best: with their
+    # own noise that is where they are.
+    explainer.set_params(max_distance=None, distance_weight=1e3)
+    kept = clone(explainer).set_params(keep_noise=True).fit(X).explain(rows)
+    np.testing.assert_allclose(kept.distance_floor, 0, atol=1e-5)
+    np.testing.assert_allclose(kept.distance, 0, atol=1e-5)
+    lost = explainer.explain(rows)
+    assert lost.distance_floor.mean() > 0.1 and lost.distance.mean() > 0.1
+    # The search starts at the row itself, so that nothing ends above it.
+    kept = explainer.set_params(distance_weight=0.5, keep_noise=True).explain(rows)
+    assert (kept.objective <= kept.uncertainty_before.total + 1e-6).all()
+    assert kept.uncertainty_explained.mean() > 0.1
 
 
-def test_without_stored_rows_latents_are_searched_alone(X):
+@pytest.fixture(scope="module")
+def without_rows(X):
+    fitted = fit_once("CLUE", "classes")
+    return CLUEExplainer(
+        FrozenEstimator(fitted.estimator_),
+        FrozenEstimator(fitted.generator_),
+        n_neighbors=0,
+    ).fit(X, np.resize(["no", "yes"], len(X)))
+
+
+def test_without_stored_rows_the_density_tells_plausibility(without_rows, X):
+    # The definition: the share of training rows that are no denser.
+    generator = without_rows.generator_.latent_model()
+    x = torch.as_tensor(without_rows._space.encode(X)).float()
+    with torch.no_grad():
+        density = generator.log_prob(x, n_importance=16, common_noise=True).numpy()
+    told = plausibility(without_rows, X)
+    share = (density[None] <= density[:, None]).mean(1)
+    np.testing.assert_allclose(told, share, atol=0.02)
+    far = X[:1].assign(age=X["age"].max(), income=X["income"].max())
+    assert plausibility(without_rows, far)[0] < 0.05 < told[0]
+    # One number per training row is kept, and no row.
+    assert without_rows._stored is None
+    assert without_rows._usual_density.shape == (len(X),)
+    with pytest.raises(ValueError, match="No training rows were stored"):
+        without_rows.nearest_sure(X)
+
+
+def test_without_stored_rows_the_demand_holds(without_rows, X):
+    rows = X[without_rows.rejects(X)]
+    explanation = without_rows.explain(rows)
+    assert explanation.is_sure.mean() > 0.9
+    assert explanation.is_plausible.mean() > 0.9
+    own = plausibility(without_rows, rows)
+    theirs = plausibility(without_rows, explanation.counterfactuals)
+    np.testing.assert_allclose(explanation.plausibility, theirs)
+    expected = theirs >= np.minimum(own, 0.5) - 1e-9
+    np.testing.assert_array_equal(explanation.is_plausible, expected)
+    free = clone(without_rows).set_params(min_plausibility=None).fit(X).explain(rows)
+    assert free.distance.mean() <= explanation.distance.mean() + 1e-9
+    alone = without_rows.explain(rows[3:5])
+    pd.testing.assert_frame_equal(
+        alone.counterfactuals, explanation.counterfactuals[3:5]
+    )
+
+
+def test_a_generator_without_a_density_tells_no_plausibility(X, monkeypatch):
+    monkeypatch.setattr(
+        "sklearn_clue.explainers._density.log_density_of", lambda m: None
+    )
     fitted = fit_once("CLUE", "classes")
     explainer = CLUEExplainer(
         FrozenEstimator(fitted.estimator_),
         FrozenEstimator(fitted.generator_),
         n_neighbors=0,
-    ).fit(X, np.resize(["no", "yes"], len(X)))
-    explanation = explainer.explain(X[explainer.rejects(X)])
+    ).fit(X)
+    explanation = explainer.explain(X[explainer.rejects(X)][:5])
     assert explanation.plausibility is None and explanation.is_plausible is None
-    assert explanation.is_sure.mean() > 0.5
-    with pytest.raises(ValueError, match="No training rows were stored"):
-        explainer.nearest_sure(X)

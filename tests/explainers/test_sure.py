@@ -80,6 +80,25 @@ def test_demand_holds_and_costs_distance(train):
     assert (kept.distance > free.distance + 1).all()
 
 
+@pytest.mark.parametrize("use_slopes", [True, False])
+def test_a_demand_on_many_columns_does_not_change_all_of_them(use_slopes):
+    """Rows of many columns are far from each other: a tenth of that is a long way."""
+    rng = np.random.default_rng(0)
+    train, x0 = rng.normal(size=(500, 40)), rng.normal(size=(5, 40))
+    x0[:, 0] = [1.5, 1.8, 2.0, 2.2, 2.5]
+    found = find_sure_rows(
+        AnalyticProblem(x0, plane),
+        1.0,
+        stored=stored_rows(train, plane),
+        demand="row",
+        use_slopes=use_slopes,
+    )
+    assert found.is_sure.all() and found.is_plausible.all()
+    assert (found.distance[:, 0].numpy() < 1.3 * (x0[:, 0] - 1)).all()
+    n_changed = (found.x[:, 0] != torch.as_tensor(x0)).sum(1)
+    assert n_changed.double().mean() <= 3
+
+
 def test_compromises_are_marked_and_never_less_sure(train):
     stored = stored_rows(train, bowl)
     x0 = [[2.0, 2.0, 0.0, 0.0], [0.0, 3.0, 1.0, 0.0]]

@@ -1,0 +1,143 @@
+"""The search that asks for values only."""
+
+import numpy as np
+import pytest
+import torch
+from explainers.analytic import AnalyticProblem, bowl, category, number
+
+from sklearn_clue.explainers import _by_values
+from sklearn_clue.explainers._by_values import ValuesYardstick, improve_by_values
+from sklearn_clue.explainers._neighbors import StoredRows
+from sklearn_clue.explainers._sure import find_sure_rows
+from sklearn_clue.schema import FeatureSchema
+
+TILT = torch.tensor([3.0, -1.0, 0.5, 0.0], dtype=torch.float64)
+
+
+def _normal(*shape, seed=0):
+    return torch.as_tensor(np.random.default_rng(seed).normal(size=shape))
+
+
+def _yardstick(function, x0, target=0.0):
+    return ValuesYardstick(AnalyticProblem(x0, function), target)
+
+
+def _is_blind(function):
+    """A function without slopes, in whatever a search does."""
+    return lambda x: function(x.detach()).detach()
+
+
+def test_slopes_of_a_plane_are_told_by_what_was_judged(monkeypatch):
+    monkeypatch.setattr(_by_values, "RIDGE", 1e-9)
+    yardstick = _yardstick(_is_blind(lambda x: x @ TILT), torch.zeros(2, 4))
+    rows = torch.tensor([0, 1]).repeat(12)
+    judged = yardstick.judge(_normal(24, 4), rows)
+    asked, slope = yardstick.with_slopes(judged.keep(torch.tensor([3, 6, 9])))
+    torch.testing.assert_close(slope, TILT.expand(3, 4), atol=1e-6, rtol=0)
+    torch.testing.assert_close(asked.uncertainty, asked.x @ TILT)
+    # One judgement each, and none for the slope.
+    assert yardstick.n_judged.tolist() == [12 + 1, 12 + 2]
+
+
+def test_rows_do_not_learn_from_each_other():
+    x = _normal(30, 4)
+
+    def slope(rows):
+        yardstick = _yardstick(bowl, torch.zeros(2, 4))
+        judged = yardstick.judge(x[: len(rows)], rows)
+        return yardstick.with_slopes(judged.keep(slice(0, 1)))[1]
+
+    both = torch.tensor([0] * 15 + [1] * 15)
+    assert torch.equal(slope(both), slope(both[:15]))
+    assert not torch.equal(slope(both), slope(torch.zeros(30, dtype=torch.long)))
+
+
+def test_a_column_that_never_changed_has_no_slope():
+    yardstick = _yardstick(lambda x: x @ TILT, torch.zeros(1, 4))
+    x = _normal(10, 4)
+    x[:, 0] = 0
+    judged = yardstick.judge(x, torch.zeros(10, dtype=torch.long))
+    _, slope = yardstick.with_slopes(judged)
+    assert (slope[:, 0] == 0).all() and (slope[:, 1] < 0).all()
+    # Nothing is known around the first row that is asked about.
+    alone = _yardstick(lambda x: x @ TILT, torch.zeros(1, 4))
+    _, slope = alone.with_slopes(judged.keep(slice(0, 1)))
+    assert (slope == 0).all()
+
+
+def test_the_budget_is_kept_and_the_cheapest_come_first(monkeypatch):
+    monkeypatch.setattr(_by_values, "N_TRIALS", 25)
+    yardstick = _yardstick(lambda x: x[:, 0], torch.ones(2, 10))
+    x = -torch.ones(8, 10, dtype=torch.float64)
+    x *= torch.tensor([4.0, 1, 2, 3, 3, 2, 1, 4])[:, None]
+    rows = torch.tensor([0] * 4 + [1] * 4)
+    candidates = yardstick.judge(x, rows)
+    is_swept = _by_values._within_budget(yardstick, candidates)
+    assert is_swept.tolist() == [False, True, True, False, False, True, True, False]
+    # Somebody is always taken apart, or nothing would be learned.
+    monkeypatch.setattr(_by_values, "N_TRIALS", 5)
+    is_swept = _by_values._within_budget(yardstick, candidates)
+    assert is_swept.nonzero().flatten().tolist() == [1, 6]
+
+
+@pytest.mark.parametrize("n_trials", [0, 1000])
+def test_needless_columns_are_put_back_on_any_budget(monkeypatch, n_trials):
+    monkeypatch.setattr(_by_values, "N_TRIALS", n_trials)
+    yardstick = _yardstick(_is_blind(lambda x: x[:, 0]), torch.ones(1, 12), 0.5)
+    x = -_normal(10, 12).abs()
+    candidates = yardstick.judge(x, torch.zeros(10, dtype=torch.long))
+    seen = improve_by_values(yardstick, candidates, torch.zeros(10, dtype=torch.long))
+    best = seen.keep(yardstick.best(seen))
+    assert (best.x[0, 1:] == 1).all() and best.x[0, 0] <= 0.5
+    # Without a budget, all but the first candidate are ranked by what that has told.
+    assert (yardstick.n_judged < 10 + 12 + 10 * 7) == (n_trials == 0)
+
+
+def test_values_do_nearly_as_well_as_slopes():
+    # Nearest in l1 where all slopes are the same, in four columns at once.
+    train = _normal(600, 5).numpy()
+    x0 = 1 + _normal(12, 5, seed=1).abs() / 2
+
+    def squares(x):
+        return x[:, :4].square().sum(1)
+
+    stored = StoredRows(train, squares(torch.as_tensor(train)).numpy())
+
+    def mean_distance(function, **options):
+        problem = AnalyticProblem(x0, function)
+        found = find_sure_rows(problem, 4.0, stored=stored, demand="row", **options)
+        assert found.is_sure.all() and found.n_judged.max() <= 300
+        return found.distance.mean()
+
+    by_slopes = mean_distance(squares, use_slopes=True)
+    by_values = mean_distance(_is_blind(squares), use_slopes=False, fit_slopes=True)
+    without = mean_distance(_is_blind(squares), use_slopes=False)
+    assert by_slopes <= by_values <= 1.05 * by_slopes
+    assert by_values < without
+
+
+def test_answers_do_not_depend_on_who_shares_the_batch():
+    schema = FeatureSchema(
+        (number("age", 0), number("rain", 1), category("job", 2, "abc"))
+    )
+    rng = np.random.default_rng(0)
+    train = np.hstack([rng.normal(size=(300, 2)), np.eye(3)[np.arange(300) % 3]])
+
+    def step(x):  # as trees have it
+        return (x[:, 0] > 0.3).double() + (x[:, 1] > 0.5).double() - 0.5 * x[:, 4]
+
+    stored = StoredRows(train, step(torch.as_tensor(train)).numpy())
+    x0 = np.hstack([1 + rng.uniform(size=(6, 2)), np.eye(3)[[0, 1, 0, 1, 0, 1]]])
+
+    def found(rows):
+        problem = AnalyticProblem(x0[rows], step, schema, is_differentiable=False)
+        return find_sure_rows(
+            problem, 0.6, stored=stored, demand="row", fit_slopes=True
+        )
+
+    together = found(range(6))
+    assert together.is_sure.all()
+    for row in (0, 3, 5):
+        alone = found([row])
+        assert torch.equal(alone.x[0], together.x[row])
+        assert alone.n_judged[0] == together.n_judged[row]
