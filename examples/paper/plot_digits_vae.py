@@ -5,8 +5,8 @@ A latent space of digits
 A :class:`~sklearn_clue.VAEEncoder` with ``image_shape=(8, 8)`` learns latents of the
 handwritten digits that come with scikit-learn. Rebuilt digits are blurred, and further
 from the originals than those of as many principal components: this is what a quick fit
-to 1,500 small images gives, and a generator of that kind is what the search of the paper
-walks through.
+to 1,500 small images gives, and a generator of that kind is what the search of the
+paper walks through.
 
 The paper trains on the 60 000 images of MNIST (Appendix B.3). The same script does so
 with ``--mnist``, in an hour or more on two cores;
