@@ -114,7 +114,8 @@ def improve_by_values(yardstick, candidates, source):
     source = torch.cat([source[is_swept], source[~is_swept]])
     chosen = yardstick.best(lean, 1, source), yardstick.best(lean, N_APPROACH)
     starts = lean.keep(torch.cat(chosen).unique())
-    return join([lean, approach(yardstick, starts, N_STEPS)])
+    seen, _ = approach(yardstick, starts, N_STEPS)
+    return join([lean, seen])
 
 
 def _within_budget(yardstick, candidates):
