@@ -8,7 +8,6 @@ python -m sphinx -W --keep-going -b html doc doc/_build/html
 import os
 import pydoc
 import re
-from importlib.util import find_spec
 
 from docutils import nodes
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
@@ -48,13 +47,6 @@ plot_html_show_source_link = False
 plot_html_show_formats = False
 plot_formats = [("png", 130)]
 
-optional = {"conformal": ["mapie"], "attributions": ["shap", "lime"]}
-not_executed = ["mnist"] + [
-    name
-    for name, packages in optional.items()
-    if any(find_spec(package) is None for package in packages)
-]
-
 sphinx_gallery_conf = {
     # Benchmarks have no header, so they are not in the gallery.
     "examples_dirs": "../examples",
@@ -73,9 +65,8 @@ sphinx_gallery_conf = {
     ),
     # The paper's room holds commands, too, which print tables.
     "ignore_pattern": r"^(?!plot_)",
-    # Examples that need the paper's data or what is not installed are shown, not
-    # executed.
-    "filename_pattern": rf"/plot_(?!{'|'.join(not_executed)})",
+    # All of them are executed: none needs what is not installed, or a download.
+    "filename_pattern": r"/plot_",
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("sklearn_clue",),
     "reference_url": {"sklearn_clue": None},

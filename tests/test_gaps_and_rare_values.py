@@ -11,9 +11,12 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from pandas.testing import assert_frame_equal
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 
-from sklearn_clue import TabularEncoder
+from sklearn_clue import CLUEExplainer, TabularEncoder, VAEEncoder
 from sklearn_clue._modules import ValidRows
 
 GAPS = pd.DataFrame({"age": [20.0, np.nan, 40.0], "job": ["cook", "smith", None]})
@@ -355,3 +358,48 @@ def test_files_from_before_there_was_a_choice():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         encoder.transform(pd.DataFrame({"n": [3.0]}))
+
+
+# Filling
+
+
+@pytest.fixture(scope="module")
+def incomes():
+    """The model is sure where the income is known to be high or low."""
+    rng = np.random.default_rng(0)
+    income = rng.integers(10, 60, 200) * 100.0
+    X = pd.DataFrame({"income": income, "town": rng.choice(["here", "there"], 200)})
+    y = np.where(income + rng.normal(0, 200, 200) > 3000, "yes", "no")
+    X.loc[::4, "income"] = np.nan
+    model = make_pipeline(TabularEncoder(), LogisticRegression(C=10))
+    generator = VAEEncoder(2, (8,), max_iter=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        explainer = CLUEExplainer(
+            model, generator, target_uncertainty=0.3, random_state=0
+        ).fit(X, y)
+    rows = X[X["income"].isna()]
+    rows = rows[explainer.rejects(rows)]
+    assert len(rows) >= 10
+    kept = explainer.explain(rows)
+    return rows, kept, explainer.set_params(fill_missing=True).explain(rows)
+
+
+def test_gaps_are_filled_with_leave_only(incomes):
+    rows, kept, filled = incomes
+    assert_frame_equal(kept.counterfactuals.isna(), rows.isna())
+    assert filled.counterfactuals.notna().all(axis=None)  # and none was made
+    assert not kept.is_sure.any() and filled.is_sure.all()
+
+
+def test_filled_gaps_are_told_and_have_their_price(incomes):
+    _, _, filled = incomes
+    income = filled.counterfactuals["income"].iloc[0]
+    assert 1000 <= income <= 5900 and income == round(income)  # as all are
+    words = filled[:1].summary()
+    assert f"if income were known to be {income:,.0f}" in words
+    # One for the gap, and the way from the mean: a changed category costs 2.
+    score = filled.encoded_counterfactuals[:, 0]
+    only = filled.n_changed == 1
+    assert only.any() and (np.abs(score[only]) > 0).all()
+    assert_allclose(filled.distance[only], 1 + np.abs(score[only]))

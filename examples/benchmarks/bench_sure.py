@@ -129,9 +129,7 @@ class Bench:
                 self.clue.estimator, FrozenEstimator(imputer), random_state=0
             ).fit(self.models.X, self.models.y)
             self.explain("u-fido", None, ufido, rows=self.rows[:N_ROWS_UFIDO])
-        nearest = [each[:1] for each in self.neighbors.nearest_sure(self.rows)]
-        nearest = pd.concat(nearest).set_axis(self.rows.index)
-        self.add("row", None, self.rows, nearest)
+        self.add("row", None, self.rows, self.nearest_sure())
         self.compare()
         return self.lines
 
@@ -152,6 +150,12 @@ class Bench:
         after = explanation.counterfactuals
         self.add(method, demand, rows, after, explanation.n_iter.mean(), seconds)
         return explanation
+
+    def nearest_sure(self):
+        """The nearest sure training rows as they are."""
+        told = copy.copy(self.neighbors).set_params(target_uncertainty=self.target)
+        nearest = [each[:1] for each in told.nearest_sure(self.rows)]
+        return pd.concat(nearest).set_axis(self.rows.index)
 
     def explain_constrained(self):
         """Forbid what was changed most, and count what is not kept."""

@@ -5,7 +5,7 @@ A mixed table in a Pipeline, explained in its own units
 Tables have numbers, words and gaps, and models sit at the end of a Pipeline. This
 example puts :class:`~sklearn_clue.CLUEExplainer` around such a Pipeline, and finds that
 the explanations come back as rows of the raw table, in centimetres, kilograms and names
-of materials. The toy behind the table has a formula, so it can be checked that the
+of materials. The toy behind the table has a formula, so it can be checked whether the
 changes would make these rows easier to judge in truth, and not in the eyes of the model
 only.
 """
@@ -48,7 +48,6 @@ fill = make_column_transformer(
 clue = CLUEExplainer(
     make_pipeline(fill, BayesianMLPClassifier((100,), thinning=20)),
     VAEEncoder(4, (100, 100), learning_rate=3e-3),
-    distance_weight=0.5,
     random_state=0,
 )
 clue.fit(X_train, y_train)
@@ -59,15 +58,15 @@ print(X_test.loc[unsure, "material"].value_counts().to_string())
 
 # %%
 # The counterfactuals are a frame like the one that went in: same columns, same units,
-# same categories, same index.
+# same categories, same index. Here are the first four as they come.
 
 explanation = clue.explain(X_test[unsure])
-order = np.argsort(-explanation.uncertainty_explained)
-print(explanation[order[:4]].summary())
+print(explanation[:4].summary())
 print()
-print(explanation.counterfactuals.iloc[order[:4]].to_string())
+print(explanation.counterfactuals[:4].to_string())
 print()
 print("same dtypes:", explanation.counterfactuals.dtypes.equals(X.dtypes))
+print(f"{explanation.is_sure.sum()} of {len(explanation)} would be sure")
 
 # %%
 # The truth is known for any row of the toy, so ask it as well. Pieces without a weight
@@ -81,12 +80,12 @@ true_before, true_after = toy.aleatoric(before).mean(), toy.aleatoric(after).mea
 print(f"entropy, says the model: {model_before:.2f} → {model_after:.2f} nats")
 print(f"entropy, in truth:       {true_before:.2f} → {true_after:.2f} nats")
 
-highlighted = explanation.changes.query("highlighted")
-share = highlighted["feature"].value_counts() / len(explanation)
-print("share of the pieces in which a column changes noticeably:")
+changed = explanation.changes.query("highlighted")
+share = changed["feature"].value_counts() / len(explanation)
+print("share of the pieces in which a column changes:")
 print(share.round(2).to_string())
 
-display = explanation[order[:2]].plot()
+display = explanation[:2].plot()
 plt.show()
 
 # %%
@@ -105,7 +104,6 @@ inside = sklearn_clue.pipeline.make_pipeline(
     CLUEExplainer(
         FrozenEstimator(clue.estimator_[-1]),
         FrozenEstimator(clue.generator_),
-        distance_weight=0.5,
         random_state=0,
     ),
 )

@@ -26,6 +26,7 @@ from sklearn_clue._validation import (
 from sklearn_clue.encoding import as_float32
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer, read_weights
 from sklearn_clue.explainers._images import SureImages
+from sklearn_clue.explainers._latents import NoiseKept
 from sklearn_clue.explainers._neighbors import MAX_ROWS
 from sklearn_clue.explainers._objectives import Bounded, Penalty
 from sklearn_clue.explainers._question import AsksForSureRows
@@ -81,6 +82,9 @@ class ClueSearch:
 
     seed : int
         Fixes the noise, together with what the row holds.
+
+    keep_noise : bool, default=False
+        Whether to keep what the generator misses of a row.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class ClueSearch:
         init_noise,
         n_starts,
         seed,
+        keep_noise=False,
     ):
         self.kind = kind
         self.distance_weights = distance_weights
@@ -107,6 +112,7 @@ class ClueSearch:
         self.init_noise = init_noise
         self.n_starts = n_starts
         self.seed = seed
+        self.keep_noise = keep_noise
 
     def objective(self, problem, distance_weight):
         """What is minimised, and candidates are ranked by."""
@@ -120,6 +126,7 @@ class ClueSearch:
 
     def __call__(self, problem):
         """Search for all rows of a problem; one `Found` per weight."""
+        problem = NoiseKept(problem) if self.keep_noise else problem
         n_rows = len(problem)
         z0 = problem.encode(problem.x0)
         nearest = self._nearest(problem, z0)
@@ -366,6 +373,7 @@ class _BaseCLUE(BaseUncertaintyExplainer):
             init_noise=self.init_noise,
             n_starts=self.n_explanations,
             seed=check_random_state(self.random_state).randint(2**24),
+            keep_noise=bool(getattr(self, "keep_noise", False)),
         )
 
 
@@ -436,14 +444,13 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
     keep_noise : bool or None, default=None
         Whether latents stand for the row itself where they begin: what the generator
         cannot rebuild of it is added to all that is decoded. None means True for the
-        nearest sure row. With a number for `distance_weight` it is not kept, as in the
-        paper, and True is refused.
+        nearest sure row and False with a number for `distance_weight`, as in the paper.
 
     n_neighbors : int, default=10
         Sure training rows to start from. For them, and to tell plausibility, at most
-        5000 encoded training rows are stored, none without weight. 0 stores none: the
-        latents of the generator are searched alone, and plausibility is neither
-        demanded nor told.
+        5000 encoded training rows are stored, none without weight. 0 stores none:
+        latents and columns are searched alone, and plausibility is the share of
+        training rows that are no denser by the density of the generator, if it has one.
 
     search : {"auto", "gradient", "values"}, default="auto"
         Whether to follow gradients of the model, or to ask for values only. `"auto"`
@@ -481,9 +488,9 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
         Standard deviation of the noise on the starts of further explanations.
 
     n_explanations : int, default=1
-        Sure rows to find for each row, as `candidates`: they change different columns,
-        and there are fewer where no more are found. With a number for
-        `distance_weight`, searches per row from different starts, near-duplicates
+        Sure rows to find for each row, as `candidates`, the nearest first: they change
+        different columns, and there are fewer where no more are found. With a number
+        for `distance_weight`, searches per row from different starts, near-duplicates
         merged.
 
     immutable_features : list, str or None, default=None
@@ -698,7 +705,12 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
         objective are balanced. The paper chooses λ such that uncertainty and distance
         are of similar size (Sec. 3): it is 0 where their means over the rejected rows
         are equal and -1 where one of them vanishes. Rows that come back as near as the
-        generator can rebuild them count as -1. The two scores cannot be compared.
+        generator can rebuild them count as -1.
+
+        The two scores cannot be compared, and `score` cannot see the other candidates
+        of a grid: the first is never below 0 and the second never above, so that a
+        grid which mixes None and numbers would always take None. Search over one kind
+        at a time.
 
         Parameters
         ----------
@@ -734,12 +746,6 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
                 f"prediction_weight={self.prediction_weight} needs a number for "
                 "distance_weight: the nearest sure row may predict what it likes. Set "
                 "distance_weight=2.0, for example, or prediction_weight=0."
-            )
-        if self.distance_weight is not None and self.keep_noise:
-            raise ValueError(
-                "keep_noise=True is for the nearest sure row, and distance_weight="
-                f"{self.distance_weight} asks for the paper's search, without it. "
-                "Set distance_weight=None, or keep_noise=None."
             )
 
     def _method(self, trade_offs):

@@ -43,10 +43,13 @@ def approach(yardstick, candidates, n_steps):
     -------
     seen : Candidates
         The start and all rows on the way, whether good or not.
+
+    start : LongTensor of shape (n_seen,)
+        The candidate that each of them came from.
     """
     low, high = bounds(yardstick.problem)
     here, slope = yardstick.with_slopes(candidates)
-    seen = [here]
+    seen, starts = [here], [torch.arange(len(here.rows))]
     reach = torch.full_like(here.gap, REACH)
     excess = torch.zeros_like(reach)
     active = torch.arange(len(reach))
@@ -63,6 +66,7 @@ def approach(yardstick, candidates, n_steps):
         asked = active[is_asked]
         there, there_slope = yardstick.with_slopes(there.keep(is_asked))
         seen.append(there)
+        starts.append(asked)
         # A little beyond the target the next step returns to it, and aims a little
         # lower; far beyond it the tangent was trusted too far.
         target = yardstick.target[there.rows]
@@ -74,7 +78,7 @@ def approach(yardstick, candidates, n_steps):
         here = replaced(here, asked[is_taken], there.keep(is_taken))
         slope[asked[is_taken]] = there_slope[is_taken]
         active = active[(moved > 1e-3) & (reach[active] > 1e-2)]
-    return join(seen)
+    return join(seen), torch.cat(starts)
 
 
 def bounds(problem):

@@ -91,6 +91,10 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
     still_unsure_ : ndarray of shape (n_groups,)
         Share of the rows of each group that its change does not make sure.
 
+    less_plausible_ : ndarray of shape (n_groups,)
+        Share of the rows of each group that its change makes sure, but less plausible
+        or farther away than the explainer demands.
+
     sentences_ : list of str
         Each group in a sentence.
 
@@ -295,7 +299,7 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
 
     def _describe_groups(self, common, problem, results):
         """Sort groups by size, leave out empty ones, and say what they are."""
-        labels, is_sure = self._assign(common, problem)
+        labels, is_sure, is_good = self._assign(common, problem)
         sizes = np.bincount(labels[labels >= 0], minlength=len(common))
         order = np.argsort(-sizes, kind="stable")
         order = order[sizes[order] > 0]
@@ -306,14 +310,16 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         self.n_groups_ = len(order)
         members = [np.flatnonzero(self.labels_ == k) for k in range(len(order))]
         self.still_unsure_ = np.array([1 - is_sure[rows].mean() for rows in members])
+        is_less = is_sure & ~is_good
+        self.less_plausible_ = np.array([is_less[rows].mean() for rows in members])
         self.sentences_ = [
             self._sentence(k, rows, problem, results) for k, rows in enumerate(members)
         ]
 
     def _assign(self, common, problem):
-        """Group of each row, and whether the change of the group makes it sure."""
+        """Group of each row, and whether its change makes it sure, and all demanded."""
         labels = np.full(len(problem), -1)
-        is_sure = np.ones(len(problem), dtype=bool)
+        is_sure, is_good = np.ones((2, len(problem)), dtype=bool)
         with one_thread():
             target = self.explainer_._target()
             (unsure,) = np.nonzero(problem.weigh(problem.before[0]).numpy() > target)
@@ -321,10 +327,10 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
                 yardstick = yardstick_of(self.explainer_, problem.take(unsure))
                 measured = measure(yardstick, common)
                 labels[unsure] = measured.best()
-                is_sure[unsure] = measured.is_sure[
-                    np.arange(len(unsure)), labels[unsure]
-                ]
-        return labels, is_sure
+                chosen = np.arange(len(unsure)), labels[unsure]
+                is_sure[unsure] = measured.is_sure[chosen]
+                is_good[unsure] = measured.is_good[chosen]
+        return labels, is_sure, is_good
 
     # Telling ----------------------------------------------------------------------
 
@@ -347,10 +353,16 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         first, *others = parts or [("changed as the group is", "")]
         words = _words.listed([joint.join(first), *(" ".join(each) for each in others)])
         unsure = _words.percent(self.still_unsure_[group])
-        return (
+        text = (
             f"{len(rows):,} of {len(self.labels_):,}: sure if {words}; share still "
             f"unsure after the common change {unsure}"
         )
+        if self.less_plausible_[group] > 0:
+            text += (
+                ", share less believable than asked "
+                f"{_words.percent(self.less_plausible_[group])}"
+            )
+        return text
 
     def summary(self):
         """Say each group in a sentence.

@@ -6,6 +6,7 @@ Single pixels mean nothing, so nothing is put back one by one.
 import numpy as np
 import torch
 
+from sklearn_clue.explainers._latents import NoiseKept
 from sklearn_clue.explainers._objectives import Penalty
 from sklearn_clue.explainers._results import Found
 from sklearn_clue.explainers._search import StoppingRule, evaluate, minimise_rows
@@ -19,40 +20,6 @@ N_HALVINGS = 10
 
 # Sure training images to go to where the search finds nothing.
 N_NEIGHBORS = 5
-
-
-class KeptPixels:
-    """A problem whose latents stand for the row itself where they begin.
-
-    What the generator cannot rebuild of an image is added to all that it decodes.
-
-    Parameters
-    ----------
-    problem : SearchProblem
-        Of images, with latents.
-    """
-
-    def __init__(self, problem):
-        self.problem = problem
-        with torch.no_grad():
-            self.missed = problem.x0 - problem.decode(problem.encode(problem.x0))
-
-    def __len__(self):
-        return len(self.problem)
-
-    def __getattr__(self, name):
-        return getattr(self.problem, name)
-
-    def decode(self, z, rows):
-        """Images of latents, with what was missed of the row."""
-        x = self.problem.decode(z) + self.missed[rows]
-        return self.problem.valid(x, rows)
-
-    def take(self, rows):
-        """The problem of some of the rows."""
-        part = object.__new__(KeptPixels)
-        part.problem, part.missed = self.problem.take(rows), self.missed[rows]
-        return part
 
 
 class SureImages:
@@ -100,7 +67,7 @@ class SureImages:
         rows = everyone[before > self.target]
         if len(rows):
             part = problem.take(rows)
-            part = KeptPixels(part) if self.keep_noise else part
+            part = NoiseKept(part) if self.keep_noise else part
             x[rows], n_iter[rows], ends[rows, 1] = self._search(part, before[rows])
             with torch.no_grad():
                 still = problem.uncertainty(x[rows], rows) > self.target
@@ -156,7 +123,7 @@ class SureImages:
         here, everyone = part.encode(part.x0), torch.arange(len(rows))
         order = torch.cdist(here, self.sure).argsort(1)[:, :N_NEIGHBORS]
         least = torch.full((len(rows),), torch.inf).to(here)
-        ways = [KeptPixels(part), part] if self.keep_noise else [part]
+        ways = [NoiseKept(part), part] if self.keep_noise else [part]
         for way in ways:
             for nearest in order.T:
                 there, z, n_asked = self._walk_back(way, here, self.sure[nearest])

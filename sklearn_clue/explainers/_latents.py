@@ -1,5 +1,7 @@
 """Proposals from the latent space of a generator, with or without the row's noise."""
 
+import copy
+
 import torch
 
 from sklearn_clue.explainers._yardstick import join
@@ -38,7 +40,7 @@ class KeptNoise:
 
     def __init__(self, problem, x0, z0):
         self.problem = problem
-        self.blocks = problem.schema.blocks
+        self.blocks = [] if problem.schema is None else problem.schema.blocks
         with torch.no_grad():
             base = problem.decode(z0)
         self.shift = x0 - base
@@ -48,6 +50,12 @@ class KeptNoise:
             own = (logits * x0[:, block]).sum(1)
             lead = (logits.amax(1) - own).clamp_min(0) + self.LEAD
             self.bonus[:, block] = lead[:, None] * x0[:, block]
+
+    def keep(self, rows):
+        """The same for some of the rows, each as often as it is named."""
+        part = copy.copy(self)
+        part.shift, part.bonus = self.shift[rows], self.bonus[rows]
+        return part
 
     def __call__(self, z):
         """Decode latents of the rows, in the same order."""
@@ -63,6 +71,36 @@ class KeptNoise:
 
 def _logits(probabilities):
     return probabilities.clamp_min(1e-9).log()
+
+
+class NoiseKept:
+    """A problem whose latents stand for the row itself where they begin.
+
+    Parameters
+    ----------
+    problem : SearchProblem
+        With latents, of a table or of images.
+    """
+
+    def __init__(self, problem):
+        self.problem = problem
+        self.noise = KeptNoise(problem, problem.x0, problem.encode(problem.x0))
+
+    def __len__(self):
+        return len(self.problem)
+
+    def __getattr__(self, name):
+        return getattr(self.problem, name)
+
+    def decode(self, z, rows):
+        """The valid rows that latents stand for, with the noise of each row."""
+        return self.problem.valid(self.noise.keep(rows)(z), rows)
+
+    def take(self, rows):
+        """The problem of some of the rows."""
+        part = object.__new__(NoiseKept)
+        part.problem, part.noise = self.problem.take(rows), self.noise.keep(rows)
+        return part
 
 
 def propose_latents(yardstick, rows, keep_noise=True, starts=None):

@@ -52,7 +52,9 @@ N_RETRIES = 3
 
 
 class SureRows(NamedTuple):
-    """What was found. Answers beyond `n_found` repeat the first one.
+    """What was found, the nearest answer of each row first.
+
+    Answers beyond `n_found` repeat the one that was found first.
 
     `n_judged` is the number of candidates that the predictor was asked about, where a
     slope counts as two.
@@ -228,7 +230,8 @@ class _Search:
             pool = join([pool, self._judge_again(proposals, pool, is_open)])
             if not answers:
                 self._compromise(pool)
-            finished = self._finish(pool.keep(yardstick.best(pool, self._n_polish)))
+            new = pool.keep(self._is_new(pool, used))
+            finished = self._finish(new.keep(yardstick.best(new, self._n_polish)))
             dear = finished.keep(yardstick.best(finished))
             finished = finished.keep(self._is_new(finished, used))
             best = finished.keep(yardstick.best(finished))
@@ -275,21 +278,40 @@ class _Search:
         best = yardstick.best(proposals, N_PUT_BACK, source)
         yardstick.is_rough = True
         lean = put_back_by_slope(yardstick, proposals.keep(best))
-        chosen = yardstick.best(lean, 1, source[best]), yardstick.best(lean, N_APPROACH)
-        lean = lean.keep(torch.cat(chosen).unique())
-        seen = join([lean, approach(yardstick, lean, N_STEPS_ROUGH)])
+        chosen = self._best_of_each(lean, source[best], N_APPROACH)
+        stuck = self._stuck(proposals, source)
+        lean = join([lean.keep(chosen), proposals.keep(stuck)])
+        source = torch.cat([source[best][chosen], source[stuck]])
+        seen, start = approach(yardstick, lean, N_STEPS_ROUGH)
+        lean, source = join([lean, seen]), torch.cat([source, source[start]])
         yardstick.is_rough = False
-        lean = seen.keep(yardstick.best(seen, N_LAST))
+        lean = lean.keep(self._best_of_each(lean, source, N_LAST))
         starts = join([lean, self._least_uncertain(proposals)])
-        return approach(yardstick, starts, N_STEPS)
+        return approach(yardstick, starts, N_STEPS)[0]
+
+    def _best_of_each(self, candidates, source, n):
+        """Positions of the best candidate of each proposer, and of the best n of all.
+
+        Rough judgements may be wrong about a whole region, so that the best of all
+        are not enough.
+        """
+        best = self.yardstick.best
+        return torch.cat([best(candidates, 1, source), best(candidates, n)]).unique()
 
     def _least_uncertain(self, proposals):
         """Of rows without a good proposal the least uncertain one, to start from."""
+        return proposals.keep(self._stuck(proposals, torch.zeros_like(proposals.rows)))
+
+    def _stuck(self, proposals, source):
+        """Positions of the least uncertain of each proposer that found nothing good.
+
+        Slopes may lead from there to nearer rows than from what others have found.
+        """
+        group = proposals.rows * (source.max() + 1) + source
         is_asked = ~torch.isnan(proposals.uncertainty)
-        is_asked &= ~self._has_good(proposals)[proposals.rows]
+        is_asked &= ~torch.isin(group, group[self.yardstick.is_good(proposals)])
         (index,) = is_asked.nonzero(as_tuple=True)
-        first = first_of_each(proposals.rows[index], proposals.uncertainty[index], 1)
-        return proposals.keep(index[first])
+        return index[first_of_each(group[index], proposals.uncertainty[index], 1)]
 
     def _judge_again(self, proposals, pool, is_open):
         """Of rows without a good candidate, judge the best proposals as they are."""
@@ -362,12 +384,19 @@ def _as_sure_rows(yardstick, answers, itself, target, n_explanations):
     is_missing = torch.arange(n_explanations) >= n_found[:, None]
     for values in (x, uncertainty, gap):
         values[is_missing] = values[:, :1].expand_as(values)[is_missing]
+    distance = (x - itself.x[:, None]).abs().sum(2)
+    # The nearest first. Later answers cost more, but may be nearer by chance.
+    order = distance.masked_fill(is_missing, torch.inf).argsort(dim=1, stable=True)
+    x = x.take_along_dim(order[:, :, None], 1)
+    uncertainty, gap, distance = (
+        values.take_along_dim(order, 1) for values in (uncertainty, gap, distance)
+    )
     plausibility = yardstick.shares(gap.flatten()).view_as(gap)
     return SureRows(
         x=x,
         uncertainty=uncertainty,
         plausibility=plausibility,
-        distance=(x - itself.x[:, None]).abs().sum(2),
+        distance=distance,
         is_sure=uncertainty <= target,
         is_plausible=plausibility >= yardstick.demand[:, None] - 1e-12,
         n_found=n_found,

@@ -199,8 +199,7 @@ class DependenceDisplay:
         name = literal(self.feature, limit=40)
         ax.set_xlabel(f"{name} (lines: to the value in the counterfactual)")
         if self.categories is not None:
-            ticks = [literal(text, limit=16) for text in self.categories]
-            ax.set_xticks(range(len(ticks)), ticks)
+            self._name_categories(ax)
         if has_gaps:
             ax.annotate(
                 "missing",
@@ -216,6 +215,16 @@ class DependenceDisplay:
         ax.spines[["top", "right"]].set_visible(False)
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+    def _name_categories(self, ax):
+        """Write the categories, aslant where they would run into each other."""
+        ticks = [literal(text, limit=24) for text in self.categories]
+        longest = max(map(len, ticks), default=0)
+        # So many letters of this size fit one beside the other.
+        width = ax.get_window_extent().width / ax.figure.dpi
+        is_crowded = (longest + 2) * len(ticks) > 13 * width
+        style = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(range(len(ticks)), ticks, **(style if is_crowded else {}))
 
     def _places(self):
         """Where points stand: apart within a category, and gaps left of all others."""

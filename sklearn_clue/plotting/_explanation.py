@@ -291,6 +291,7 @@ class ExplanationDisplay:
         shown = [*levels, after] + ([] if self.target is None else [self.target])
         room = 0.06 * (np.ptp(shown) or 1.0)
         ax.set_xlim(min(shown) - room, max(shown) + room)
+        ax.locator_params(axis="x", nbins=6)  # levels of a small fall have many digits
         ax.set_xlabel(self.measure)
         _name_lines(ax, frame, frame["highlighted"].to_numpy(dtype=bool))
         return remarks

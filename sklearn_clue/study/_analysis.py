@@ -296,8 +296,7 @@ def analyse(
             line[f"{what}_p_value"] = np.nan
         line |= found.get((a, b), {})
         both = (right[method == a], right[method == b])
-        test = mannwhitneyu(*both, alternative="two-sided", method="asymptotic")
-        line["mann_whitney_p_value"] = float(test.pvalue)
+        line["mann_whitney_p_value"] = _mann_whitney(*both)
         lines.append(line)
     return Analysis(
         methods=methods,
@@ -379,7 +378,7 @@ def _participant_table(units):
 
 def _method_table(table, names, model, n_people, n_questions, level):
     lines = []
-    seconds = table.groupby("method", sort=False)["seconds"].median()
+    seconds = table.groupby("method", sort=False, observed=True)["seconds"].median()
     for k, name in enumerate(names):
         pair = slice(2 * k, 2 * k + 2)
         counts = np.stack([model.n_right[pair], model.n[pair]], axis=-1).ravel()
@@ -449,12 +448,20 @@ def _permutation_tests(units, pair, n_permutations, rng):
         return np.abs(_statistics_of(first) - _statistics_of(whole - first))
 
     observed = gaps(is_first)
-    drawn = gaps(_statistics.permuted(is_first, blocks, n_permutations, rng))
+    drawn = _statistics.permuted(gaps, is_first, blocks, n_permutations, rng)
     names = ("p_value", "d_prime_p_value", "criterion_p_value")
     return {
         name: _statistics.permutation_p_value(one, many)
         for name, one, many in zip(names, observed, drawn, strict=True)
     }
+
+
+def _mann_whitney(right, other):
+    """The p-value of the paper's test, on answers that are taken as independent."""
+    if np.ptp(np.concatenate([right, other])) == 0:  # all are right, or none is
+        return 1.0
+    test = mannwhitneyu(right, other, alternative="two-sided", method="asymptotic")
+    return float(test.pvalue)
 
 
 def _omnibus_test(units, n_permutations, rng):
@@ -470,7 +477,7 @@ def _omnibus_test(units, n_permutations, rng):
         # The sum of squares between methods, up to what no permutation changes.
         return sum((one @ right) ** 2 / (one @ n) for one in is_method)
 
-    drawn = spread(_statistics.permuted(codes, blocks, n_permutations, rng))
+    drawn = _statistics.permuted(spread, codes, blocks, n_permutations, rng)
     return _statistics.permutation_p_value(spread(codes), drawn)
 
 

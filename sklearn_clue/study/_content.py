@@ -27,7 +27,7 @@ def gather(study):
     Returns
     -------
     shown : dict
-        `study` (a digest of all that is shown), `features`, and by its code each
+        `study` (a digest of all that is shown), and in `variants` by its code each
         variant: its `questions` by name and its `example`. Codes say nothing about the
         methods.
 
@@ -53,11 +53,7 @@ def gather(study):
                 for q in questions
             },
         }
-    is_image = study.image_shape is not None
-    shown = {
-        "features": None if is_image else [str(name) for name in study.feature_names],
-        "variants": variants,
-    }
+    shown = {"variants": variants}
     digest = hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16]
     example = {"id": study.example.id, "sure": bool(study.example.test_is_sure)}
     key = {"format": FORMAT, "study": digest, "example": example, "variants": keys}

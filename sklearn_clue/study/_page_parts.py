@@ -203,7 +203,7 @@ const heads = (shown) => {
   const all = [["context", "The model is unsure"]];
   if (shown.explanation !== null) {
     all.push(["explanation",
-      shown.is_sure ? "The model is sure" : "The model is less unsure"]);
+      shown.is_sure ? "The model is sure" : "The model is still unsure"]);
   }
   all.push(["test", `New ${noun}: sure or unsure?`]);
   return all;
@@ -263,9 +263,12 @@ const consent = () => {
 };
 
 const instructions = () => {
-  const example = data.variants[state.variant].example;
+  const {example, questions} = data.variants[state.variant];
+  const fails = Object.values(questions).some((shown) => shown.is_sure === false);
   const explained = example.explanation === null ? "" :
-    ` Beside it is a ${noun} that the model is sure about; what differs is marked.`;
+    ` Beside it is a ${noun} that the model is sure about; what differs is marked.` +
+    (fails ? " At times none was found: then it says that the model is still unsure."
+      : "");
   const text = data.instructions ?? [
     `A computer model makes a prediction for each ${noun}. About some it is sure, ` +
     "about others it is unsure.",

@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections.abc import Mapping
 from numbers import Integral
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from sklearn_clue._page import document, source_hash
+from sklearn_clue._validation import listing
 from sklearn_clue.persistence import replacing
 from sklearn_clue.study._content import KEY_NAME, gather
 from sklearn_clue.study._page_parts import SCRIPT, STYLE
@@ -20,10 +22,11 @@ CONSENT = (
 
 
 def write_pages(
-    study, folder, *, one_page, title, consent, instructions, n_checks, post_to
+    study, folder, *, one_page, title, consent, instructions, labels, n_checks, post_to
 ):
     """Write what `Study.to_html` documents."""
     _check_parameters(title, consent, instructions, n_checks, post_to)
+    names = _names(study, labels)
     folder = Path(folder)
     shown, key = gather(study)
     key_path = folder / KEY_NAME
@@ -36,6 +39,7 @@ def write_pages(
             f"variant-{c}.html": {c: content} for c, content in variants.items()
         }
     texts = {
+        "features": names,
         "title": title,
         "consent": consent,
         "instructions": instructions,
@@ -80,6 +84,23 @@ def _check_parameters(title, consent, instructions, n_checks, post_to):
             f"post_to must be an address without spaces, quotes, commas, semicolons or "
             f"passwords, got {post_to!r}."
         )
+
+
+def _names(study, labels):
+    """What the columns are called; None for images."""
+    if labels is None:
+        labels = {}
+    if not isinstance(labels, Mapping):
+        raise TypeError(f"labels must be a dict of columns to texts, got {labels!r}.")
+    names = list(study.feature_names)
+    if unknown := [name for name in labels if name not in names]:
+        raise ValueError(
+            f"labels names {listing(unknown)}, and the study has the columns "
+            f"{listing(names)}."
+        )
+    if study.image_shape is not None:
+        return None
+    return [str(labels.get(name, name)) for name in names]
 
 
 def _check_key(path, key):

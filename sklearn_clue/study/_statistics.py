@@ -9,6 +9,8 @@ from scipy.special import expit, logit, ndtri, stdtrit
 
 __all__ = []
 
+_MAX_AT_ONCE = 1_000_000  # labels that are shuffled at once: some 20 MB
+
 
 # --- Figures of merit, from counts ---
 
@@ -198,11 +200,15 @@ def intraclass_correlation(right, cell, participant):
 # --- Permutations of participants ---
 
 
-def permuted(labels, blocks, n_permutations, rng):
-    """Shuffle labels within blocks.
+def permuted(statistic, labels, blocks, n_permutations, rng):
+    """Draw a statistic with the labels shuffled.
 
     Parameters
     ----------
+    statistic : callable
+        Takes labels of shape (n_draws, n), and returns an array of shape
+        (..., n_draws).
+
     labels : ndarray of shape (n,)
         What is shuffled.
 
@@ -217,11 +223,16 @@ def permuted(labels, blocks, n_permutations, rng):
 
     Returns
     -------
-    shuffled : ndarray of shape (n_permutations, n)
-        The labels in other orders.
+    drawn : ndarray of shape (..., n_permutations)
+        The statistic for each permutation.
     """
-    keys = rng.random_sample((n_permutations, len(labels)))
-    return labels[np.argsort(blocks + keys, axis=1)]
+    at_once = max(1, _MAX_AT_ONCE // len(labels))
+    drawn = []
+    for start in range(0, n_permutations, at_once):
+        n_draws = min(at_once, n_permutations - start)
+        keys = rng.random_sample((n_draws, len(labels)))
+        drawn.append(statistic(labels[np.argsort(blocks + keys, axis=1)]))
+    return np.concatenate(drawn, axis=-1)
 
 
 def permutation_p_value(observed, drawn):

@@ -6,7 +6,6 @@ explanation, and says whether the model is sure about a third one, the *test* ro
 variants of the study ask the same questions and differ by the explanation alone.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -17,9 +16,15 @@ from sklearn.utils import check_random_state
 
 from sklearn_clue import _tables
 from sklearn_clue._columns import Strangers
-from sklearn_clue._validation import check_count, check_is_fitted, listing
+from sklearn_clue._validation import check_count, listing
 from sklearn_clue.encoding import TabularEncoder, encode_quietly
 from sklearn_clue.explanation import Explanation
+from sklearn_clue.study._methods import (
+    check_explainers,
+    check_same_model,
+    is_random,
+    is_table,
+)
 from sklearn_clue.study._pages import CONSENT, TITLE, write_pages
 from sklearn_clue.study._pairs import (
     Pool,
@@ -32,9 +37,6 @@ from sklearn_clue.uncertainty import Uncertainty
 
 # The paper asks about 10 rows that the model is sure about and 8 others.
 _SHARE_SURE = 10 / 18
-
-# Explainers that share a model agree about it but for rounding; so many rows tell.
-_SAME, _N_COMPARED = 1e-4, 100
 
 
 @dataclass(frozen=True)
@@ -230,11 +232,11 @@ class Study:
         n_sure=None,
         random_state=None,
     ):
-        judges = _check_explainers(explainers)
+        judges = check_explainers(explainers)
         n_sure = _check_counts(n_questions, n_sure)
         self._judge = judge = next(iter(judges.values()))
         X_pool = judge._check_rows(X_pool, reset=False)
-        uncertainty = _check_same_model(judges, X_pool)
+        uncertainty = check_same_model(judges, X_pool)
         shapes = [each._image_shape for each in judges.values()]
         rng = check_random_state(random_state)
         self.methods = tuple(explainers)
@@ -250,7 +252,7 @@ class Study:
             self.threshold,
         )
         pairs = self._pick(pick, n_questions, n_sure, explainers, rng)
-        rows_of = self._check_tables(explainers, len(pairs))
+        rows_of = self._check_tables(explainers, pairs)
         context, test, sure_row = pick_example(self._pool, pairs, rng)
         rows_of |= self._draw_rows(explainers, pairs, (test, sure_row), rng)
         width = max(2, len(str(len(pairs))))
@@ -419,6 +421,7 @@ class Study:
         title=TITLE,
         consent=CONSENT,
         instructions=None,
+        labels=None,
         n_checks=2,
         post_to=None,
     ):
@@ -451,6 +454,10 @@ class Study:
             What participants have to know, above the worked example. None explains the
             task.
 
+        labels : dict, default=None
+            What columns are called on the pages, by their names, such as
+            `{"credit_amount": "Amount of the credit (€)"}`; others keep their names.
+
         n_checks : int, default=2
             How often the worked example is asked again, to check attention.
 
@@ -477,6 +484,7 @@ class Study:
             title=title,
             consent=consent,
             instructions=instructions,
+            labels=labels,
             n_checks=n_checks,
             post_to=post_to,
         )
@@ -504,7 +512,7 @@ class Study:
             pairs = check_pairs(self._pool, pairs)
             n_sure = int(self._pool.is_sure[pairs[:, 1]].sum())
             n_questions = len(pairs)
-        n_random = sum(_is_random(each) for each in explainers.values())
+        n_random = sum(is_random(each) for each in explainers.values())
         check_size(self._pool, n_sure, n_questions - n_sure, n_random * n_questions)
         if pick is not None:
             return pairs
@@ -512,16 +520,16 @@ class Study:
             pick_pairs(self._pool, n_sure, n_questions - n_sure, rng)
         )  # whose order says nothing about the answers
 
-    def _check_tables(self, explainers, n_questions):
+    def _check_tables(self, explainers, pairs):
         """Read the rows that people have picked, by name of the method."""
         tables = {}
         for name, rows in explainers.items():
-            if not _is_table(rows):
+            if not is_table(rows):
                 continue
-            if len(rows) != n_questions:
+            if len(rows) != len(pairs):
                 raise ValueError(
                     f"{name!r} holds {len(rows)} rows, but the study asks "
-                    f"{n_questions} questions. Give one row for each of them, in the "
+                    f"{len(pairs)} questions. Give one row for each of them, in the "
                     "order of study.contexts."
                 )
             rows = tables[name] = self._judge._check_rows(rows, reset=False)
@@ -534,11 +542,19 @@ class Study:
                     f"positions {listing(unsure.tolist())}. Participants are told that "
                     "the model is sure about them: have others picked."
                 )
+            asked = self._pool.encoded[pairs[:, 1]]
+            same = np.isclose(self.encode(rows)[:, None], asked).all(axis=2).any(axis=1)
+            if same.any():
+                raise ValueError(
+                    f"{name!r} holds rows that a question asks about, at the positions "
+                    f"{listing(np.flatnonzero(same).tolist())}. The answer would be "
+                    "given away: have others picked."
+                )
         return tables
 
     def _draw_rows(self, explainers, pairs, used, rng):
         """Rows of the control: sure ones of the pool, and none of them twice."""
-        names = [name for name, each in explainers.items() if _is_random(each)]
+        names = [name for name, each in explainers.items() if is_random(each)]
         used = self._pool.first_of(np.append(pairs.ravel(), used))
         free = np.flatnonzero(self._pool.is_free & self._pool.is_sure)
         free = np.setdiff1d(free, used)
@@ -592,63 +608,6 @@ class Study:
         )
 
 
-def _is_random(explainer):
-    return isinstance(explainer, str)
-
-
-def _is_table(explainer):
-    return _tables.is_frame(explainer) or isinstance(
-        explainer, np.ndarray | list | tuple
-    )
-
-
-# Refusing --------------------------------------------------------------------------
-
-
-def _check_explainers(explainers):
-    """Refuse what cannot explain; give those who judge rows, by name."""
-    if not isinstance(explainers, Mapping) or not explainers:
-        raise TypeError(
-            "explainers must be a dict of names to explainers, such as "
-            f"{{'CLUE': clue, 'none': None}}, got {explainers!r}."
-        )
-    judges = {}
-    for name, each in explainers.items():
-        if not isinstance(name, str) or not name:
-            raise TypeError(
-                f"Methods are named by strings that are not empty, got {name!r}."
-            )
-        if _is_random(each) and each != "random":
-            raise ValueError(
-                f"{name!r} is {each!r}, which names no method. Give a fitted "
-                "explainer, a table of rows, 'random' or None."
-            )
-        if each is None or _is_random(each) or _is_table(each):
-            continue
-        if not hasattr(each, "explain"):
-            raise TypeError(
-                f"{name!r} is a {type(each).__name__}, which has no explain method. "
-                "Give a fitted explainer, a table of rows, 'random' or None."
-            )
-        # A GroupExplainer is fitted around the one that knows the model.
-        is_group = hasattr(each, "from_explanation")
-        check_is_fitted(each, "explainer_" if is_group else "estimator_")
-        judge = judges[name] = each.explainer_ if is_group else each
-        if not judge._space.is_invertible:
-            raise ValueError(
-                f"{name!r} cannot show rows in the columns of X_pool: "
-                f"{judge._space.note} Leave out those steps, or give a table without "
-                "them."
-            )
-    if not judges:
-        raise ValueError(
-            "None of the methods is a fitted explainer, so nobody can say which rows "
-            f"the model is sure about. Got {listing(list(explainers))}; add an "
-            "explainer such as NeighborExplainer(model).fit(X_train, y_train)."
-        )
-    return judges
-
-
 def _check_counts(n_questions, n_sure):
     """Read how many questions to ask, and how many of them about sure rows."""
     check_count("n_questions", n_questions)
@@ -660,22 +619,3 @@ def _check_counts(n_questions, n_sure):
             f"{n_questions}, got {n_sure!r}."
         )
     return int(n_sure)
-
-
-def _check_same_model(judges, X_pool):
-    """Refuse explainers of different models; give the uncertainty of the pool."""
-    (first, judge), *others = judges.items()
-    total = np.asarray(judge.predict_uncertainty(X_pool).total)
-    some = _tables.take(X_pool, slice(_N_COMPARED))
-    for name, other in others:
-        told = np.append(other.predict_uncertainty(some).total, other.threshold_)
-        if not np.allclose(
-            told, np.append(total[:_N_COMPARED], judge.threshold_), rtol=_SAME, atol=0
-        ):
-            raise ValueError(
-                f"{first!r} and {name!r} do not explain the same model with the same "
-                "threshold: they disagree about how unsure it is. Fit the model once "
-                "and pass it to all of them as FrozenEstimator(model), with the same "
-                "rejection_rate."
-            )
-    return total

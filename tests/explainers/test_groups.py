@@ -95,7 +95,23 @@ def test_sentence_counts(groups):
         sizes, groups.still_unsure_, groups.sentences_, strict=True
     ):
         assert sentence.startswith(f"{size} of {n_rows}: sure if ")
-        assert sentence.endswith(f"after the common change {100 * share:.0f} %")
+        assert f"after the common change {100 * share:.0f} %" in sentence
+
+
+def test_groups_say_what_they_miss(planted, groups):
+    explainer, X = planted[0], planted[1]
+    rows = X.iloc[groups.explained_]
+    changed = groups.explain(rows, polish=False, contributions=False)
+    assert changed.contributions is None
+    is_less = changed.is_sure & ~changed.is_plausible
+    for k, sentence in enumerate(groups.sentences_):
+        mine = groups.labels_ == k
+        assert groups.less_plausible_[k] == pytest.approx(is_less[mine].mean())
+        assert groups.still_unsure_[k] == pytest.approx(
+            1 - changed.is_sure[mine].mean()
+        )
+        assert ("less believable than asked" in sentence) == is_less[mine].any()
+    assert is_less.any() and explainer.min_plausibility == "row"
 
 
 def test_predicts_groups_of_new_rows(planted, groups):

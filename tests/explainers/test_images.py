@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 from sklearn_clue import CLUEExplainer, LocalSensitivityExplainer, VAEEncoder
 from sklearn_clue.explainers._contributions import along_the_way, up_to_best
-from sklearn_clue.explainers._images import KeptPixels, SureImages
+from sklearn_clue.explainers._images import SureImages
+from sklearn_clue.explainers._latents import NoiseKept
 from sklearn_clue.explainers._problem import SearchProblem
 from sklearn_clue.explainers._search import StoppingRule
 from sklearn_clue.uncertainty import Uncertainty
@@ -61,10 +62,13 @@ def test_the_first_sure_point_of_a_line_is_found(keep_noise):
 
 def test_kept_pixels_begin_at_the_image():
     x0 = torch.tensor([[0.2, 0.3, 0.9]], dtype=torch.float64)
-    kept = KeptPixels(SearchProblem(Dark(), None, x0, model=Halves()))
+    kept = NoiseKept(SearchProblem(Dark(), None, x0, model=Halves()))
     rows = torch.arange(1)
     torch.testing.assert_close(kept.decode(kept.encode(x0), rows), x0)
-    assert kept.take(torch.tensor([0, 0])).missed.shape == (2, 3)
+    twice = kept.take(torch.tensor([0, 0]))
+    torch.testing.assert_close(
+        twice.decode(kept.encode(x0).repeat(2, 1), torch.arange(2)), x0.repeat(2, 1)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -204,6 +204,8 @@ def test_several_explanations_change_different_columns(fitted, X):
     )
     details = explanation.candidate_details
     assert (details.groupby("row")["rank"].max() + 1).tolist() == counts
+    for _, distance in details.groupby("row")["distance"]:
+        assert distance.is_monotonic_increasing
 
 
 def test_prediction_weight_needs_a_distance_weight(X):
@@ -339,8 +341,18 @@ def test_the_papers_search_keeps_within_a_distance_too(X):
     near = explainer.set_params(max_distance=1.5).explain(rows)
     assert far.distance.max() > 3 and near.distance.max() <= 1.5
     assert near.uncertainty_explained.mean() > 0
-    with pytest.raises(ValueError, match="keep_noise=True is for the nearest sure row"):
-        explainer.set_params(keep_noise=True).explain(rows)
+    # A dear distance leaves rows where the generator can rebuild them best: with their
+    # own noise that is where they are.
+    explainer.set_params(max_distance=None, distance_weight=1e3)
+    kept = clone(explainer).set_params(keep_noise=True).fit(X).explain(rows)
+    np.testing.assert_allclose(kept.distance_floor, 0, atol=1e-5)
+    np.testing.assert_allclose(kept.distance, 0, atol=1e-5)
+    lost = explainer.explain(rows)
+    assert lost.distance_floor.mean() > 0.1 and lost.distance.mean() > 0.1
+    # The search starts at the row itself, so that nothing ends above it.
+    kept = explainer.set_params(distance_weight=0.5, keep_noise=True).explain(rows)
+    assert (kept.objective <= kept.uncertainty_before.total + 1e-6).all()
+    assert kept.uncertainty_explained.mean() > 0.1
 
 
 @pytest.fixture(scope="module")

@@ -128,6 +128,26 @@ def test_dependence_on_a_category(sure_explanation):
     assert ticks == ["free", "own", "rent"]
 
 
+@pytest.mark.parametrize("n_categories", [2, 12])
+def test_many_categories_do_not_run_into_each_other(n_categories):
+    names = [f"furniture of the kind {k}" for k in range(n_categories)]
+    display = DependenceDisplay(
+        feature="purpose",
+        before=np.arange(n_categories),
+        after=np.arange(n_categories)[::-1],
+        contributions=np.linspace(0.1, 0.3, n_categories),
+        is_changed=np.ones(n_categories, dtype=bool),
+        categories=names,
+    ).plot()
+    display.figure_.canvas.draw()
+    labels = display.ax_.get_xticklabels()
+    assert [label.get_text() for label in labels] == names
+    assert {label.get_rotation() for label in labels} == {35 if n_categories > 2 else 0}
+    if n_categories == 2:
+        first, second = (label.get_window_extent() for label in labels)
+        assert not first.overlaps(second)
+
+
 def test_dependence_with_gaps(sure_explanation):
     display = DependenceDisplay.from_explanation(sure_explanation, 2)
     assert display.feature == "income" and np.isnan(display.before[2])

@@ -132,6 +132,34 @@ def test_waterfall_goes_from_before_to_after(sure_explanation):
     assert low < 0.2 and high > 0.6
 
 
+def test_levels_of_a_waterfall_do_not_run_into_each_other(sure_explanation):
+    """A small fall from a large uncertainty has levels of many digits."""
+    first = sure_explanation[:1]
+    before, after = first.uncertainty_before, first.uncertainty_after
+    fall = before.total - after.total
+    high = [part + 100 for part in (after.total + 0.01 * fall, after.total)]
+    small = replace(
+        first,
+        uncertainty_before=before._replace(total=high[0]),
+        uncertainty_after=after._replace(total=high[1]),
+        contributions=0.01 * first.contributions,
+        kind="total",
+        target=float(high[1][0]),
+    )
+    display = small.plot(kind="waterfall")
+    display.figure_.canvas.draw()
+    ax = display.axes_[0]
+    low, high = ax.get_xlim()
+    labels = [
+        label.get_window_extent()
+        for label in ax.get_xticklabels()
+        if low <= label.get_position()[0] <= high
+    ]
+    assert len(labels) > 1
+    for one, other in zip(labels, labels[1:], strict=False):
+        assert one.x1 < other.x0
+
+
 def test_waterfall_gathers_what_it_leaves_out(sure_explanation):
     weighed = replace(sure_explanation, distance_weight=1.0)[0]
     display = weighed.plot(kind="waterfall", max_features=1)

@@ -8,7 +8,7 @@ import pytest
 from matplotlib import pyplot as plt
 from scipy.stats import norm
 
-from sklearn_clue.study import analyse
+from sklearn_clue.study import _statistics, analyse
 from sklearn_clue.study._statistics import CellModel, holm
 
 # Section 5.2 and Appendix: right answers of 100 about rows that the model is sure
@@ -304,6 +304,20 @@ def test_within_participants():
     assert analyse(apart).pairs["p_value"][0] > 2 * within.pairs["p_value"][0]
 
 
+def test_nothing_differs():
+    right = np.full((8, 6), True)
+    analysis = analyse(table(right, np.arange(6) < 3, ["a"] * 4 + ["b"] * 4))
+    assert analysis.p_value == 1
+    assert (analysis.pairs.filter(regex="p_value|p_holm") == 1).all().all()
+
+
+def test_many_participants_are_shuffled_in_parts(monkeypatch, paper):
+    whole = analyse(paper, n_permutations=50)
+    monkeypatch.setattr(_statistics, "_MAX_AT_ONCE", 7 * 20)  # draws at once: 7, or 3
+    parts = analyse(paper, n_permutations=50)
+    assert parts.pairs.equals(whole.pairs) and parts.p_value == whole.p_value
+
+
 def test_same_seed_same_answer(paper):
     first, again = (analyse(paper, n_permutations=99) for _ in range(2))
     assert first.pairs.equals(again.pairs) and first.p_value == again.p_value
@@ -328,6 +342,7 @@ def test_checks_and_seconds(paper):
     check = paper.iloc[:40].assign(check=True, question="example", answer=True)
     check = check.drop_duplicates("participant")
     both = pd.concat([paper.assign(check=False, seconds=3.0), check])
+    both["method"] = both["method"].astype("category")
     found = analyse(both, n_permutations=0).methods
     assert found["answers"].tolist() == [180] * 4
     assert (found["seconds"] == 3).all()

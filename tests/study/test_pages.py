@@ -1,5 +1,6 @@
 """The pages of a study: what is on them, and runs through them in a browser."""
 
+import base64
 import http.server
 import json
 import re
@@ -26,8 +27,17 @@ HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
 def write_pages(study, folder, one_page=False, n_checks=2):
-    texts = {"title": TITLE, "consent": CONSENT, "instructions": None, "post_to": None}
-    return write_all_pages(study, folder, one_page=one_page, n_checks=n_checks, **texts)
+    return write_all_pages(
+        study,
+        folder,
+        one_page=one_page,
+        title=TITLE,
+        consent=CONSENT,
+        instructions=None,
+        labels=None,
+        n_checks=n_checks,
+        post_to=None,
+    )
 
 
 class Changed:
@@ -94,21 +104,13 @@ def test_files(study, tmp_path):
     paths = study.to_html(tmp_path)
     assert paths == [tmp_path / "pages" / f"variant-{k}.html" for k in (1, 2, 3, 4)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["key.json", "pages"]
-    assert list((tmp_path / "pages").iterdir()) == unordered(paths)
+    assert set((tmp_path / "pages").iterdir()) == set(paths)
     key = json.loads(text_of(tmp_path / "key.json"))
     assert [each["name"] for each in key["variants"].values()] == list(study.methods)
     truth = {q.id: q.test_is_sure for q in study.variants["random"]}
     asked = key["variants"]["3"]["questions"]
     assert {name: each["sure"] for name, each in asked.items()} == truth
     assert study.to_html(tmp_path, one_page=True) == [tmp_path / "pages" / "index.html"]
-
-
-def unordered(values):
-    class Unordered(list):
-        def __eq__(self, other):
-            return sorted(self) == sorted(other)
-
-    return Unordered(values)
 
 
 def test_truth_is_not_on_the_page(study, tmp_path):
@@ -156,9 +158,14 @@ def test_values_are_the_users(study, doses, tmp_path):
     assert nothing["example"]["explanation"] is None
 
 
+def test_labels(study, tmp_path):
+    study.to_html(tmp_path)
+    path = study.to_html(tmp_path, labels={"dose": "Dose (mg)"})[0]  # the same study
+    assert data_of(path)["features"] == ["Dose (mg)", "age", "clinic"]
+
+
 def test_pictures(images):
     shown, _ = gather(images)
-    assert shown["features"] is None
     rows, weak, nothing = (shown["variants"][k]["questions"]["q1"] for k in "123")
     for name in ("context", "explanation", "difference", "test"):
         assert rows[name].startswith("data:image/png;base64,")
@@ -180,6 +187,8 @@ def test_the_key_of_other_answers_is_kept(study, images, tmp_path):
     [
         ({"title": 3}, TypeError, "title must be a text, got 3"),
         ({"consent": None}, TypeError, "consent must be a text, got None"),
+        ({"labels": ["Dose"]}, TypeError, "labels must be a dict"),
+        ({"labels": {"does": "Dose"}}, ValueError, "labels names 'does', .*'dose', "),
         ({"n_checks": -1}, ValueError, "n_checks must be a whole number.*got -1"),
         ({"n_checks": 0.5}, ValueError, "n_checks must be a whole number.*got 0.5"),
         ({"post_to": "example.org"}, ValueError, "post_to must be a whole address"),
@@ -420,6 +429,20 @@ def test_damaged_memory_begins_anew(browser, study, tmp_path):
         begin(browser, path, participant="eve")
 
 
+def test_without_memory(browser, study, tmp_path):
+    """A browser that keeps nothing says so, and takes the answers all the same."""
+    page = base64.b64encode(study.to_html(tmp_path)[0].read_bytes()).decode()
+    browser.open(SimpleNamespace(as_uri=lambda: f"data:text/html;base64,{page}"))
+    browser.click("#agree")
+    browser.click("#begin")
+    words = browser.run("document.querySelector('main').textContent")
+    assert "This browser does not keep your answers" in words
+    browser.click("#start")
+    for _ in range(20):
+        answer(browser, True)
+    assert heading(browser) == "Thank you" and browser.complaints == []
+
+
 def test_declined(browser, study, tmp_path):
     path = study.to_html(tmp_path)[0]
     browser.open(Address(path, participant="fred"))
@@ -591,13 +614,18 @@ def test_pictures_in_dark_on_a_phone(browser, images, tmp_path):
     browser.set_dark(True)
     captions = "[...document.querySelectorAll('figcaption')].map((c) => c.textContent)"
     for path, expected in zip(paths, (4, 4, 2), strict=True):
-        begin(browser, path, participant="jo")
+        browser.open(Address(path, participant="jo"))
+        browser.run("agree.click(), begin.click()")
+        words = browser.run("document.querySelector('main').textContent")
+        assert ("Beside it is" in words) == (expected == 4)
+        assert ("At times none was found" in words) == (path == paths[1])
+        browser.click("#start")
         assert browser.run("document.documentElement.scrollWidth <= innerWidth")
         assert len(browser.run(captions)) == expected
         widths = "[...document.images].map((image) => image.naturalWidth)"
         assert browser.run(widths) == [6] * expected
         if path == paths[1]:
-            assert browser.run(captions)[1] == "The model is less unsure"
+            assert browser.run(captions)[1] == "The model is still unsure"
         ground = browser.run("getComputedStyle(document.body).backgroundColor")
         assert max(map(int, re.findall(r"\d+", ground)[:3])) < 60
         assert browser.complaints == []

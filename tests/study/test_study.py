@@ -182,6 +182,10 @@ def test_rows_picked_by_people(doses, explainers, study):
         Study({**explainers, "people": picked[:-1]}, X, pool, random_state=0)
     with pytest.raises(ValueError, match="'people' holds rows .* unsure about"):
         Study({**explainers, "people": study.contexts}, X, pool, random_state=0)
+    asked = next(q for q in study.variants["none"] if q.test_is_sure)
+    picked.iloc[3] = pool.iloc[asked.test]
+    with pytest.raises(ValueError, match="a question asks about, at the positions 3"):
+        Study({**explainers, "people": picked}, X, pool, random_state=0)
 
 
 def test_pick_by_others(doses, explainers, study):
