@@ -39,9 +39,9 @@ from sklearn_clue.pipeline import make_pipeline
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
 _EXIT_CODES = (
-    "exit codes: 0 the file was written; 1 something failed; 2 an option or the table "
-    "needs a decision, which the message names; 130 interrupted. No file is ever left "
-    "half written."
+    "exit codes: 0 the file was written; 1 something failed; 2 an option or the\n"
+    "table needs a decision, which the message names; 130 interrupted. No file is\n"
+    "ever left half written."
 )
 
 
@@ -158,7 +158,12 @@ def _add_report(commands):
     add("--target", required=True, help="the column to predict")
     add("-o", "--output", default="report.html", help="the page (default: %(default)s)")
     add("--task", choices=("classify", "regress"), help="what the target is")
-    add("--model", choices=sorted(MODELS), default="bayes", help="default: %(default)s")
+    add(
+        "--model",
+        choices=sorted(MODELS),
+        default="bayes",
+        help="bayes (default) is a Bayesian MLP, mlp an ensemble of MLPs",
+    )
     add(
         "--load", metavar="FILE", help="a fitted model or explainer; trusted files only"
     )
@@ -181,11 +186,11 @@ def _add_report(commands):
         help="what a number may become",
     )
     add("--test-size", type=_share, default=0.3, help="rows held out (default: 0.3)")
-    add("--max-rows", type=_positive, default=500, help="rows to explain at most")
+    add("--max-rows", type=_positive, default=500, help="to explain at most (500)")
     add("--neighbors", action="store_true", help="show the nearest sure training rows")
     add("--json", metavar="FILE", help="write the facts of the page as well")
     add("--csv", metavar="FILE", help="write the explained rows as well")
-    add("--seed", type=int, default=0)
+    add("--seed", type=int, default=0, help="which rows are held out, and all else (0)")
     add("--jobs", type=int, default=None, help="processes to explain with")
 
 

@@ -8,11 +8,13 @@ import base64
 import hashlib
 import json
 import math
+from pathlib import Path
 
 from sklearn_clue import _page_rows, _words
 from sklearn_clue._charts import Chart
 from sklearn_clue._page_parts import SCRIPT, STYLE
 from sklearn_clue._page_rows import escape, swatch
+from sklearn_clue.persistence import replacing
 
 __all__ = []
 
@@ -47,6 +49,15 @@ def write_rows(facts):
     main = ['<section id="rows">', _page_rows.section(facts)]
     main += [f"<p>{_ABOUT_THE_MODEL}</p></section>"]
     return _document(title, header, main, _page_rows.data(facts))
+
+
+def save(page, path):
+    """Write a page to a file, whole or not at all; return the path."""
+    path = Path(path)
+    # Half a surrogate pair, which a name may hold, is no character of UTF-8.
+    with replacing(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
+        file.write(page)
+    return path
 
 
 def _document(title, header, main, data):

@@ -113,9 +113,13 @@ body{padding:.75rem}
 .bar{width:calc(3em*var(--size))}
 }
 @media print{
-nav,.skip,.controls,#more{display:none}
+nav,.skip,.hint,.controls,#more{display:none}
 body{max-width:none;font-size:11pt}
 .scroll{overflow:visible}
+#table{font-size:9pt}
+#table td.words{min-width:10rem}
+#table .name{min-width:0;color:inherit;text-decoration:none}
+#table th,#table td{padding:.3rem .4rem}
 tr,figure,.key li{break-inside:avoid}
 #table>thead button::after{content:""}
 }

@@ -31,7 +31,7 @@ def section(facts):
         for row in facts["rows"]
     )
     return (
-        "<p>A click on the name of a row shows all about it.</p>"
+        '<p class="hint">A click on the name of a row shows all about it.</p>'
         '<details id="terms" open><summary>What the words mean</summary>'
         f'<dl class="terms">{terms}</dl></details>'
         '<div id="controls" class="controls"></div>'

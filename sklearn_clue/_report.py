@@ -8,7 +8,6 @@ import html
 import importlib
 import platform
 from collections import Counter
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -16,7 +15,6 @@ from sklearn.utils import check_consistent_length
 
 from sklearn_clue import _facts, _page, _tables, _words, explainers
 from sklearn_clue._validation import check_is_fitted, listing
-from sklearn_clue.persistence import replacing
 from sklearn_clue.providers import peel
 
 __all__ = ["Report", "report"]
@@ -91,12 +89,7 @@ class Report:
         path : pathlib.Path
             The file written.
         """
-        path = Path(path)
-        page = _page.write(self._facts)
-        # Half a surrogate pair, which a name may hold, is no character of UTF-8.
-        with replacing(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
-            file.write(page)
-        return path
+        return _page.save(_page.write(self._facts), path)
 
     def to_dict(self):
         """Give the facts as plain Python values, ready for `json.dumps`.

@@ -7,7 +7,6 @@ summary, the HTML and the JSON are renderings of it.
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,6 @@ import pandas as pd
 
 from sklearn_clue import _facts, _page, _rendering, _rows, _tables, _words
 from sklearn_clue._knee import knee_distances, knee_index
-from sklearn_clue.persistence import replacing
 from sklearn_clue.schema import FeatureSchema
 from sklearn_clue.uncertainty import Uncertainty, weighted_sum, weights_of_parts
 
@@ -507,12 +505,7 @@ class Explanation:
         path : pathlib.Path
             The file written.
         """
-        path = Path(path)
-        page = _page.write_rows(self.to_dict())
-        # Half a surrogate pair, which a name may hold, is no character of UTF-8.
-        with replacing(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
-            file.write(page)
-        return path
+        return _page.save(_page.write_rows(self.to_dict()), path)
 
     def drivers(self):
         """Tell for each column how much of the uncertainty it drives, over all rows.

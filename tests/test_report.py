@@ -335,7 +335,7 @@ def test_parts_differ_without_colour(browser, made, tmp_path):
         assert "gradient" in pattern and plain == "none"
 
 
-def test_print_shows_all_rows_and_no_controls(browser, tmp_path):
+def test_print_shows_all_rows_and_no_controls(browser, made, tmp_path):
     X = np.arange(240.0).reshape(120, 2)
     path = make_explanation(X, X + 1, target=0.15).to_html(tmp_path / "page.html")
     browser.open(path)
@@ -353,6 +353,10 @@ def test_print_shows_all_rows_and_no_controls(browser, tmp_path):
         display = f"getComputedStyle(document.querySelector('{selector}')).display"
         assert browser.run(display) == "none"
     assert browser.complaints == []
+    # Nothing is cut off on paper, where nobody scrolls.
+    browser.set_width(720)
+    browser.open(made.to_html(tmp_path / "report.html"))
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
 
 
 @pytest.mark.slow
