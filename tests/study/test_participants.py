@@ -52,7 +52,9 @@ def riddle():
     first = Study({"judge": explainer}, X[:200], X[200:], **size)
     answers = np.array([q.test_is_sure for q in first.questions])
     # Sure rows with a positive number in the last column mean "sure".
-    sure = X[200:][~explainer.rejects(X[200:])]
+    is_free = ~explainer.rejects(X[200:])
+    is_free[[q.test for q in first.questions]] = False
+    sure = X[200:][is_free]
     high, low = sure[sure[:, 2] > 0.5], sure[sure[:, 2] < -0.5]
     telling = np.where(answers[:, None], high[:120], low[:120])
     methods = {
