@@ -144,4 +144,4 @@ if __name__ == "__main__":
         found = run_dice(bench, method)
         seconds = (time.process_time() - start) / len(found)
         bench.add(f"DiCE, {method}", None, bench.rows, found, seconds=seconds)
-        show(pd.DataFrame(bench.lines).assign(broken=np.nan))
+        show(pd.DataFrame(bench.lines))

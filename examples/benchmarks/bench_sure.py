@@ -380,7 +380,7 @@ def show(table):
     by = table.groupby(["dataset", "method", "demand"], sort=False)
     means = by.mean(numeric_only=True).drop(columns="seed")
     means.insert(means.columns.get_loc("l1") + 1, "± l1", by["l1"].std())
-    for count in ("less sure", "outside", "broken"):
+    for count in {"less sure", "outside", "broken"} & set(means):
         means[count] = by[count].sum(min_count=1)
     means.insert(0, "seeds", by["seed"].nunique())
     for name, part in means.groupby("dataset", sort=False):
@@ -402,16 +402,18 @@ def bars(table):
         where = figure.idxmin() if low else figure.idxmax()
         return figure[where], f"{figure[where]:.3f} ({where})"
 
+    for name in ("less sure", "outside"):
+        n_wrong = int(every[name].sum())
+        yield f"no answer {name}", f"{n_wrong}", n_wrong == 0
+    if len(images):
+        value, text = worst(images["sure"])
+        yield "images: sure for 99 %", text, value >= BAR_SURE
+    if not len(tables):
+        return
     value, text = worst(with_demand["both"])
     yield "sure and plausible for 95 % with the demand", text, value >= BAR_BOTH
     value, text = worst(free["sure"])
     yield "sure for 99 % without", text, value >= BAR_SURE
-    if len(images):
-        value, text = worst(images["sure"])
-        yield "images: sure for 99 %", text, value >= BAR_SURE
-    for name in ("less sure", "outside"):
-        n_wrong = int(every[name].sum())
-        yield f"no answer {name}", f"{n_wrong}", n_wrong == 0
     n_wrong = table["broken"].sum()
     yield "constraints kept", f"{n_wrong:.0f} cells broken", n_wrong == 0
     value, text = worst(with_demand["ratio"], low=False)
