@@ -186,7 +186,7 @@ def line_of(name, kind, ours, theirs, rejected, seconds, X):
         "rejected": rejected,
         "sure": ours.is_sure.mean(),
         "plausible": ours.is_plausible.mean(),
-        "invalid": count_invalid(ours.counterfactuals, X),
+        "invalid": count_invalid(ours, X),
         "l1": ours.distance.mean(),
         "ratio": ours.distance.mean() / theirs.distance.mean(),
         "columns": ours.n_changed.mean(),
@@ -195,17 +195,18 @@ def line_of(name, kind, ours, theirs, rejected, seconds, X):
     }
 
 
-def count_invalid(rows, X):
-    """Values that are outside of the training column, or no category of it."""
+def count_invalid(explanation, X):
+    """New values that are outside of the training column, or no category of it."""
     n_invalid = 0
     for name in X.columns:
-        known, values = X[name], rows[name]
+        known, values = X[name], explanation.counterfactuals[name]
         if pd.api.types.is_numeric_dtype(known):
             slack = 1e-9 * known.abs().max()
             is_valid = values.between(known.min() - slack, known.max() + slack)
         else:
             is_valid = values.isin(known.unique())
-        n_invalid += int((~is_valid & values.notna()).sum())
+        is_new = values.ne(explanation.X[name]) & values.notna()
+        n_invalid += int((is_new & ~is_valid).sum())
     return n_invalid
 
 
