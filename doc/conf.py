@@ -58,6 +58,7 @@ sphinx_gallery_conf = {
         [
             "plot_random_forest.py",
             "plot_one_minute_clue.py",
+            "plot_lightgbm.py",
             "plot_any_regressor.py",
             "plot_pipeline_mixed_frame.py",
             "*",

@@ -3,7 +3,9 @@
 import numpy as np
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold, check_cv, cross_val_predict
 from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import (
@@ -50,7 +52,8 @@ class PredictedNoiseRegressor(
         fit this on rows that it has not seen then.
 
     noise_estimator : estimator or None, default=None
-        The regressor of the noise; None means one like `estimator`.
+        The regressor of the noise; None means one like `estimator`, or like what a
+        :class:`~sklearn.compose.TransformedTargetRegressor` holds.
 
     cv : int, splitter or iterable, default=5
         How rows are held out. A number means so many folds of shuffled rows, the same
@@ -217,6 +220,10 @@ class PredictedNoiseRegressor(
         estimator = self.estimator
         while isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
+        if isinstance(estimator, TransformedTargetRegressor):
+            # It turns targets around, and the noise is another target.
+            inner = estimator.regressor
+            estimator = LinearRegression() if inner is None else inner
         return estimator
 
     def predict(self, X, return_std=False):

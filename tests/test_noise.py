@@ -8,7 +8,7 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.compose import make_column_transformer
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
@@ -181,3 +181,14 @@ def test_what_makes_no_sense_is_refused():
         model.predict_interval(X, coverage=1.0)
     with pytest.raises(ValueError, match="'estimator' parameter"):
         PredictedNoiseRegressor("ridge").fit(X, y)
+
+
+@pytest.mark.parametrize("inner", [None, Ridge()])
+def test_targets_that_are_transformed(inner):
+    # Logarithms of squared errors are negative, and have no square root.
+    X, y = _draw(300, 0, lambda X: np.full(len(X), 0.1))
+    model = TransformedTargetRegressor(inner, func=np.sqrt, inverse_func=np.square)
+    fitted = PredictedNoiseRegressor(model).fit(X, y.clip(min=0.1))
+    mean, std = fitted.predict(X, return_std=True)
+    assert_allclose(mean, fitted.estimator_.predict(X))
+    assert np.isfinite(std).all() and (std > 0).all()

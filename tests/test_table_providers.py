@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
@@ -50,7 +51,11 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from sklearn_clue import BayesianMLPClassifier, PredictedNoiseRegressor
+from sklearn_clue import (
+    BayesianMLPClassifier,
+    CLUEExplainer,
+    PredictedNoiseRegressor,
+)
 from sklearn_clue.datasets import make_mixed_toy
 from sklearn_clue.providers import (
     as_provider,
@@ -276,6 +281,30 @@ def test_others_that_predict_distributions(model):
     assert not parts.epistemic.any()
 
 
+class Foreign:
+    """As CatBoost and TabPFN answer: no base class or tags of scikit-learn."""
+
+    _estimator_type = "classifier"
+
+    def get_params(self, deep=True):
+        return {}
+
+    def set_params(self, **params):
+        return self
+
+    def fit(self, X, y, eval_set=None):
+        self.classes_ = np.unique(y)
+        self.center_ = np.stack([X[y == label].mean(0) for label in self.classes_])
+        return self
+
+    def predict_proba(self, X):
+        distance = np.square(np.asarray(X)[:, None] - self.center_).sum(2)
+        return softmax(-distance, axis=1).astype(np.float32)
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(1)][:, None]
+
+
 class Level(RegressorMixin, BaseEstimator):
     """Knows the quantiles of a normal distribution of mean x0 and deviation 2."""
 
@@ -475,7 +504,7 @@ def test_forests_split_as_they_should(toy, forests):
     for provider in forests:
         here, _ = provider.uncertainty_of_rows(inside)
         there, _ = provider.uncertainty_of_rows(outside)
-        # Measured: 0.86 with either leaf size.
+        # Measured: 0.85 with either leaf size.
         assert np.corrcoef(here.aleatoric, known)[0, 1] > 0.8
         assert abs(here.aleatoric.mean() - known.mean()) < 0.06
         epistemic = np.r_[here.epistemic, there.epistemic]
@@ -502,6 +531,19 @@ def test_thresholds_of_others_come_from_folds(toy):
     assert unseen.total.shape == (1000,)
     assert 0.15 <= (total > np.quantile(unseen.total, 0.8)).mean() <= 0.25
     assert (total > np.quantile(by_heart, 0.8)).mean() > 0.25
+
+
+def test_thresholds_of_models_that_know_all_rows_by_heart():
+    # Neighbours at no distance are sure of every row of the fit.
+    model = KNeighborsClassifier(15, weights="distance")
+    rng = np.random.default_rng(0)
+    rows, new = rng.normal(size=(2, 200, 3))
+    y = rows[:, 0] + rng.normal(size=200) > 0
+    provider = as_provider(model.fit(rows, y))
+    threshold = np.quantile(unseen_uncertainty(model, rows, y, cv=3).total, 0.8)
+    assert 0.12 < (provider.uncertainty_of_rows(new)[0].total > threshold).mean() < 0.28
+    at_heart = np.quantile(provider.uncertainty_of_rows(rows)[0].total, 0.8)
+    assert (provider.uncertainty_of_rows(new)[0].total > at_heart).mean() > 0.5
 
 
 def test_thresholds_of_models_that_know_nothing_by_heart_stay():
@@ -565,6 +607,17 @@ def test_a_single_row_is_judged_to_the_last_digit(toy, forests):
         assert_array_equal(said, prediction[:1])
 
 
+def test_columns_that_a_forest_does_not_use_do_not_make_it_unsure():
+    rng = np.random.default_rng(0)
+    rows, new = rng.normal(size=(2, 300, 30))
+    forest = RandomForestClassifier(50, max_features=None, random_state=0)
+    provider = as_provider(forest.fit(rows, rows[:, 0] > 0))
+    assert provider.learn(rows, rows[:, 0] > 0)
+    parts, _ = provider.uncertainty_of_rows(new[np.abs(new[:, 0]) > 0.5])
+    # In one of 30 columns nearly all of them are outside of the rows of a leaf.
+    assert np.median(parts.total) < 0.1
+
+
 def test_trees_that_have_seen_all_rows_are_judged_by_them(toy):
     pipeline = encoded(ExtraTreesClassifier(50, random_state=0))
     provider = as_provider(pipeline.fit(toy.data, toy.target))
@@ -609,6 +662,17 @@ def test_forests_take_sparse_and_missing_values():
     provider = as_provider(forest.fit(gaps, LABELS))
     provider.learn(gaps, LABELS)  # scikit-learn 1.6.0 sends gaps elsewhere afterwards
     assert np.isfinite(provider.uncertainty_of_rows(gaps)[0].total).all()
+
+
+def test_an_explainer_takes_models_of_other_libraries():
+    # With their manners: no tags, labels of their own, answers in single precision.
+    explainer = CLUEExplainer(Foreign()).fit(X, LABELS)
+    found = explainer.explain(NEW[explainer.rejects(NEW)])
+    assert found.is_sure.all() and len(found)
+    assert set(explainer.classes_) == set(LABELS)
+    numbers = CLUEExplainer(Boosted()).fit(X, NUMBERS)
+    found = numbers.explain(NEW[numbers.rejects(NEW)])
+    assert found.is_sure.all() and (found.uncertainty_after.epistemic == 0).all()
 
 
 # Refused by name ---------------------------------------------------------------------
@@ -695,6 +759,35 @@ def test_deviations_that_make_no_sense(std, message):
     provider = as_provider(Spread(std).fit(X, NUMBERS))
     with pytest.raises(ValueError, match=message):
         provider.uncertainty_of_rows(NEW)
+
+
+class Counted(RidgeClassifier):
+    n_fits = 0
+
+    def fit(self, X, y):
+        type(self).n_fits += 1
+        return super().fit(X, y)
+
+
+def test_explainers_refuse_by_name_before_long_work():
+    drop = FunctionTransformer(lambda rows: rows[np.asarray(rows)[:, 0] > 0])
+    pipeline = make_pipeline(drop, KNeighborsClassifier())
+    pipeline.steps[-1][1].fit(X, LABELS)
+    models = {
+        "Counted has no predict_proba": Counted(),
+        "one probability per row": Answers(lambda n: np.zeros(n, dtype=int)),
+        "FunctionTransformer turns 150 rows into": pipeline,
+        "add up to 1": Answers(lambda n: np.full((n, 3), 0.5)),
+        "not finite": Spread(),
+    }
+    for message, model in models.items():
+        y = NUMBERS if model is models["not finite"] else LABELS
+        if message != "Counted has no predict_proba" and model is not pipeline:
+            model = FrozenEstimator(model.fit(X, y))
+        model = FrozenEstimator(model) if model is pipeline else model
+        with pytest.raises((TypeError, ValueError), match=message):
+            CLUEExplainer(model).fit(X, y)
+    assert Counted.n_fits == 0
 
 
 def test_pipelines_that_drop_rows():

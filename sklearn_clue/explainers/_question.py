@@ -6,6 +6,7 @@ from numbers import Integral, Real
 
 import numpy as np
 import torch
+from scipy.special import entr
 
 from sklearn_clue._tables import take
 from sklearn_clue._torch import one_thread
@@ -16,6 +17,10 @@ from sklearn_clue.explainers._results import Found
 from sklearn_clue.explainers._sure import find_sure_rows
 from sklearn_clue.providers import unit_of
 from sklearn_clue.uncertainty import weights_of_parts
+
+# What is called sure is near chance if its likeliest class is above chance by at most
+# this share of the way to 1: six out of ten, of two classes.
+NEAR = 0.2
 
 
 class SureSearch:
@@ -67,6 +72,22 @@ class SureSearch:
         ]
 
 
+def entropy_at_most(probability, n_classes):
+    """The largest entropy with which a class can have a probability, in nats."""
+    rest = (1 - probability) / (n_classes - 1)
+    return entr(probability) + (n_classes - 1) * entr(rest)
+
+
+def likeliest_class(entropy, n_classes):
+    """The largest probability that a class can have at an entropy in nats.
+
+    All others share the rest evenly then.
+    """
+    probability = np.linspace(1, 1 / n_classes, 1001)
+    entropies = entropy_at_most(probability, n_classes)
+    return float(np.interp(entropy, entropies, probability))
+
+
 class AsksForSureRows:
     """What explainers that ask for the nearest sure row share.
 
@@ -92,13 +113,33 @@ class AsksForSureRows:
         self._sure_level = 1 - self.rejection_rate
         parts = np.stack([part.numpy() for part in problem.before[0]], axis=1)
         self._stored = self._usual_density = None
-        if self._image_shape is not None:
-            return
-        if self.n_neighbors:
+        if self._image_shape is None and self.n_neighbors:
             self._stored = StoredRows(problem.x0.numpy(), parts)
-        else:
+        elif self._image_shape is None:
             with one_thread():
                 self._usual_density = usual_densities(problem.model, problem.x0.numpy())
+        asks = getattr(self, "distance_weight", None) is None
+        if asks and self.is_classification_ and self.uncertainty == "total":
+            self._warn_of_chance(problem.before[1].shape[1])
+
+    def _warn_of_chance(self, n_classes):
+        """Say so where rows count as sure that are hardly better than a guess."""
+        target, chance = self._target(), 1 / n_classes
+        best = likeliest_class(target, n_classes)
+        if self.target_uncertainty is not None or best > chance + NEAR * (1 - chance):
+            return
+        wished = 0.8
+        warnings.warn(
+            f"This model is unsure of most rows. At rejection_rate="
+            f"{self.rejection_rate}, rows count as sure up to an entropy of "
+            f"{target:.3g} nats, where the likeliest of {n_classes} classes has a "
+            f"probability of {best:.2g} at most (chance: {chance:.2g}). Set "
+            f"target_uncertainty for explanations that are sure of something, for "
+            f"example {entropy_at_most(wished, n_classes):.2f} for a probability of "
+            f"{wished}.",
+            UserWarning,
+            stacklevel=7,
+        )
 
     def _takes_values(self):
         return True

@@ -324,7 +324,7 @@ class _Search:
 
     def _finish(self, candidates):
         yardstick = self.yardstick
-        if self.use_slopes:
+        if self.use_slopes or isinstance(yardstick, ValuesYardstick):
             candidates = put_back(yardstick, candidates)
         return put_on_atoms(yardstick, draw_back(yardstick, candidates))
 

@@ -3,6 +3,11 @@
 A tree that is grown until its leaves are pure is sure of everything, and as sure far
 away from all rows as among them. Rows that it has not seen tell how mixed its leaves
 really are, and the boxes that rows span tell where it has no grounds to answer.
+
+The entropy of a forest's own probabilities finds errors among new rows better than
+these coarse mixtures do (areas of 0.92 and 0.86 on breast cancer, 0.93 and 0.83 on
+digits). But it falls to nothing at every training row that the trees know by heart, and
+a search for sure rows would end at these, wherever they are.
 """
 
 from typing import NamedTuple
@@ -41,7 +46,7 @@ class Nodes(NamedTuple):
 
     trusted: np.ndarray  # of every node: it or its nearest ancestor among these
     parent: np.ndarray  # a root is its own
-    low: np.ndarray  # the box of its rows, in every column
+    low: np.ndarray  # the box of its rows, in the columns that were split above it
     high: np.ndarray
     mean: np.ndarray  # of the targets, or of the indicators of the classes
     spread: np.ndarray  # entropy or variance of its targets
@@ -55,7 +60,9 @@ class Leaves:
     rows that are new to the tree, is what the tree says. Leaves of few such rows are
     merged into their ancestors. A row outside of the box which the rows of its leaf
     span might belong to any leaf of the smallest node around it: that the tree cannot
-    tell is a lack of knowledge, and the mean spread within those leaves is noise.
+    tell is a lack of knowledge, and the mean spread within those leaves is noise. Boxes
+    are about the columns that led to the leaf: in some other column of many, nearly
+    every row is outside of any ten.
 
     Parameters
     ----------
@@ -109,8 +116,8 @@ class Leaves:
         X = np.asarray(X, dtype=np.float32)
         total, aleatoric = np.empty(len(X)), np.empty(len(X))
         # What is looked up for the rows of a block should fit the cache.
-        n_block = max(CACHE // (X.shape[1] * len(leaves)), 1)
-        for rows in gen_batches(len(X), n_block):
+        n_block = max(CACHE // (X.shape[1] * len(leaves)), 2)
+        for rows in gen_batches(len(X), n_block, min_batch_size=2):
             weights = np.ones(leaves[:, rows].shape)
             if is_asked is not None:
                 weights = is_asked[:, rows].astype(np.float64)
@@ -214,6 +221,8 @@ def _read_nodes(member, seen, X, targets, is_classification):
     low, high = np.fmin.reduceat(X[below], starts), np.fmax.reduceat(X[below], starts)
     margin = MARGIN * (high - low) / np.maximum(n_rows - 1, 1)[:, None]
     low, high = (low - margin).astype(X.dtype), (high + margin).astype(X.dtype)
+    is_split = _split_above(tree.tree_, kept, place[parent[kept]], parent)
+    low[~is_split], high[~is_split] = -np.inf, np.inf
     if columns is not None:
         low, high = (
             _spread_out(end, columns, n_columns, value)
@@ -250,6 +259,17 @@ def _parents(tree):
         inner = np.flatnonzero(children >= 0)
         parent[children[inner]] = inner
     return parent
+
+
+def _split_above(tree, kept, above, parent):
+    """Which columns the nodes above some nodes were split by: (n_kept, n_columns)."""
+    is_split = np.zeros((len(kept), tree.n_features), dtype=bool)
+    inner = np.arange(1, len(kept))  # all but the root
+    is_split[inner, tree.feature[parent[kept[1:]]]] = True
+    while above.any():  # the steps double
+        is_split |= is_split[above]
+        above = above[above]
+    return is_split
 
 
 def _nearest_ancestor(is_wanted, parent):

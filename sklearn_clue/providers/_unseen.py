@@ -20,7 +20,9 @@ def unseen_uncertainty(model, X, y, *, cv=5, provider=None, n_classes=None):
     have members that have not seen a row. Of others, copies are fitted to folds: where
     rows that a copy has not seen come among those that it has seen is where new rows
     will come among all rows of the fit. Uncertainties of the copies themselves are of
-    no use, because they have seen less and each is unsure in its own measure.
+    little use, because they have seen less and each is unsure in its own measure. They
+    are taken only where a row comes above all that its copy has seen: of neighbours
+    weighted by distance, and of Gaussian processes, nearly every row does.
 
     Parameters
     ----------
@@ -58,7 +60,7 @@ def unseen_uncertainty(model, X, y, *, cv=5, provider=None, n_classes=None):
     if any(member is None for member in fresh):
         return None
     splitter = check_cv(cv, y, classifier=classifies(members[0], X, y))
-    levels = []
+    unit, levels, beyond = unit_of(provider), [], []
     for train, test in splitter.split(X, y):
         fitted = [clone(m).fit(take(X, train), take(y, train)) for m in fresh]
         fitted = fitted if isinstance(model, list | tuple) else fitted[0]
@@ -68,9 +70,15 @@ def unseen_uncertainty(model, X, y, *, cv=5, provider=None, n_classes=None):
             copy.uncertainty_of_rows(take(X, rows))[0] for rows in (train, test)
         )
         levels.append(list(map(_levels, seen, unseen)))
-    seen = (unit_of(provider) * part for part in provider.uncertainty_of_rows(X)[0])
-    levels = map(np.concatenate, zip(*levels, strict=True))
-    return Uncertainty(*map(np.quantile, seen, levels))
+        beyond.append(list(map(_beyond, seen, unseen)))
+    levels, beyond = (
+        map(np.concatenate, zip(*each, strict=True)) for each in (levels, beyond)
+    )
+    seen = provider.uncertainty_of_rows(X)[0]
+    among = map(np.quantile, seen, levels)
+    return Uncertainty(
+        *(unit * np.maximum(*p) for p in zip(among, beyond, strict=True))
+    )
 
 
 def _levels(seen, unseen):
@@ -79,6 +87,11 @@ def _levels(seen, unseen):
     # Among equals in the middle.
     sides = (np.searchsorted(seen, unseen, side) for side in ("left", "right"))
     return sum(sides) / (2 * len(seen))
+
+
+def _beyond(seen, unseen):
+    """Values that are above all others, and zero instead of the rest."""
+    return np.where(unseen > seen.max(), unseen, 0.0)
 
 
 def _unfitted(model):

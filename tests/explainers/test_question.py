@@ -18,6 +18,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from sklearn_clue import CLUEExplainer, NeighborExplainer
 from sklearn_clue.evaluation import plausibility
+from sklearn_clue.explainers._question import entropy_at_most, likeliest_class
 from tests.explainers.conftest import classifier, make_table, regressor, vae
 
 EXPLAINERS = ("CLUE", "neighbors")
@@ -416,3 +417,33 @@ def test_a_generator_without_a_density_tells_no_plausibility(X, monkeypatch):
     ).fit(X)
     explanation = explainer.explain(X[explainer.rejects(X)][:5])
     assert explanation.plausibility is None and explanation.is_plausible is None
+
+
+# Near chance --------------------------------------------------------------------------
+
+
+def test_the_likeliest_class_at_an_entropy():
+    # Of two classes, and of three whose others are alike.
+    assert likeliest_class(np.log(2), 2) == pytest.approx(0.5, abs=0.02)
+    assert likeliest_class(entropy_at_most(0.8, 2), 2) == pytest.approx(0.8, abs=1e-3)
+    assert entropy_at_most(0.8, 2) == pytest.approx(0.5004, abs=1e-4)
+    proba = np.array([0.6, 0.2, 0.2])
+    entropy = -(proba * np.log(proba)).sum()
+    assert likeliest_class(entropy, 3) == pytest.approx(0.6, abs=1e-3)
+    assert likeliest_class(0.0, 3) == 1.0
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_target_near_chance_is_warned_of(n_classes):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    noise, clear = rng.integers(n_classes, size=200), (X[:, 0] > 0).astype(int)
+    explainer = NeighborExplainer(LogisticRegression())
+    with pytest.warns(UserWarning, match=f"likeliest of {n_classes} classes has .* at"):
+        explainer.fit(X, noise)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explainer.fit(X, clear)
+        explainer.set_params(target_uncertainty=0.5).fit(X, noise)  # knows better
+        # In the paper's search nothing has to be sure.
+        CLUEExplainer(LogisticRegression(), vae(), distance_weight=1.0).fit(X, noise)
