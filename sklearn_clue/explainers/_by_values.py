@@ -22,7 +22,7 @@ POWER = 3
 
 # Judgements of a row for putting columns back one by one, most of what a search
 # spends: the cheapest candidates get them, and the planes rank the columns of others.
-N_TRIALS = 80
+N_TRIALS = 100
 
 # Candidates, besides the best of each proposer, that are brought nearer, and steps.
 N_APPROACH = 3
