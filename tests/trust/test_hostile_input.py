@@ -281,7 +281,7 @@ BAD_ROWS = {
     ),
     "periods as objects": (
         lambda: with_column(
-            pd.Series(pd.period_range("2020", periods=N_ROWS), dtype=object)
+            pd.period_range("2020", periods=N_ROWS).astype(object).to_numpy()
         ),
         "(?s)'strange'.*period.*month",
     ),
