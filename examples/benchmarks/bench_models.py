@@ -196,13 +196,18 @@ def line_of(name, kind, ours, theirs, rejected, seconds, X):
 
 
 def count_invalid(explanation, X):
-    """New values that are outside of the training column, or no category of it."""
+    """New values outside of the training column, or no category of it.
+
+    A row that is outside itself may come nearer to the range.
+    """
     n_invalid = 0
     for name in X.columns:
         known, values = X[name], explanation.counterfactuals[name]
         if pd.api.types.is_numeric_dtype(known):
             slack = 1e-9 * known.abs().max()
-            is_valid = values.between(known.min() - slack, known.max() + slack)
+            own = explanation.X[name]
+            low, high = own.clip(upper=known.min()), own.clip(lower=known.max())
+            is_valid = values.between(low - slack, high + slack)
         else:
             is_valid = values.isin(known.unique())
         is_new = values.ne(explanation.X[name]) & values.notna()

@@ -152,7 +152,8 @@ def learners(name, seed, folder, n_questions):
 def print_learners(tables):
     frame = pd.concat(tables).reset_index()
     means = frame.drop(columns="seed").groupby(["dataset", "method"], sort=False)
-    means = means.mean().drop(columns="accuracy_error")
+    errors = means["gain_error"].agg(lambda each: np.hypot.reduce(each) / len(each))
+    means = means.mean().drop(columns="accuracy_error").assign(gain_error=errors)
     for name, table in means.groupby(level=0, sort=False):
         table = table.droplevel(0).sort_values("accuracy", ascending=False)
         by_seed = frame[frame["dataset"] == name].pivot(

@@ -52,7 +52,8 @@ def approach(yardstick, candidates, n_steps):
     seen, starts = [here], [torch.arange(len(here.rows))]
     reach = torch.full_like(here.gap, REACH)
     excess = torch.zeros_like(reach)
-    active = torch.arange(len(reach))
+    # In a table of categories alone there is no way to walk.
+    active = torch.arange(len(reach) if yardstick.number_positions.any() else 0)
     for _ in range(n_steps):
         if not len(active):
             break

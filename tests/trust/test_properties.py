@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
 
 from sklearn_clue import (
     CLUEExplainer,
@@ -327,6 +328,17 @@ def test_rows_outside_of_their_ranges_are_judged_as_they_are():
     np.testing.assert_allclose(explanation.uncertainty_before, before)
     np.testing.assert_allclose(explanation.uncertainty_after, after)
     assert explanation.counterfactuals["a"].between(5, 6).all()
+
+
+def test_a_table_without_numbers_is_explained():
+    """By a model without slopes, whose numbers would be moved in the end."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({name: rng.choice(list("uvw"), 120) for name in "ab"})
+    y = (X["a"] == "u") ^ (rng.random(120) < 0.1)
+    model = make_pipeline(TabularEncoder(), RandomForestClassifier(5, random_state=0))
+    explainer = CLUEExplainer(model, drawn.PCAGenerator(), random_state=0).fit(X, y)
+    explanation = explainer.explain(X[:20])
+    assert set(explanation.counterfactuals.to_numpy().ravel()) <= set("uvw")
 
 
 # --- The search ---
