@@ -495,20 +495,21 @@ def _check_range(column, allowed, dtype):
         )
     if isinstance(allowed, str):
         return None, None
-    limits = allowed
+    limits, counted = allowed, dtype
     if column.unit is not None:
-        dtype, limits = "int64", [_durations.bound_in(b, column.unit) for b in allowed]
+        limits = [_durations.bound_in(bound, column.unit) for bound in allowed]
+        counted = "int64"
     if None in limits or (column.unit is None and any(map(_is_duration, allowed))):
         what = "numbers" if column.unit is None else "durations, such as a timedelta"
         raise ValueError(
             f"feature_ranges[{name!r}] = {allowed!r} does not go with the column, of "
-            f"dtype {column.dtype}. Give {what}, or None where there is no bound."
+            f"dtype {dtype}. Give {what}, or None where there is no bound."
         )
-    low, high = _dtypes.bounds_within(*limits, dtype, column.is_integer)
+    low, high = _dtypes.bounds_within(*limits, counted, column.is_integer)
     if low is not None and high is not None and low > high:
         raise ValueError(
             f"feature_ranges[{name!r}] = {allowed!r} holds no value that the column, "
-            f"of dtype {column.dtype}, could take. Widen it."
+            f"of dtype {dtype}, could take. Widen it."
         )
     return low, high
 
