@@ -42,10 +42,10 @@ TRUSTED_TYPES = (
 # The form of what `__getstate__` returns, of all estimators together. Whoever changes
 # it raises this number, teaches `_unpack_state` to read the older forms as well, and
 # adds a file of the new form to tests/reference.
-STATE_VERSION = 3
+STATE_VERSION = 4
 
 # Older forms than this were never released.
-OLDEST_VERSION = 3
+OLDEST_VERSION = 4
 
 _STAMP = "_sklearn_clue_state"
 

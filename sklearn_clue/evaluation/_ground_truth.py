@@ -10,7 +10,7 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory
 
-from sklearn_clue import _tables
+from sklearn_clue import _dtypes, _tables
 from sklearn_clue._validation import (
     DocLinkMixin,
     HasMethods,
@@ -180,7 +180,8 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
                     "The target y holds NaN or infinity. Leave those rows out."
                 )
             vars(self).pop("classes_", None)
-        self._like = _tables.take(X, slice(0, 0))
+        self._template = _tables.take(X, slice(0))
+        self._names, self._dtypes = _tables.names(X), _tables.dtypes(X)
         self._inputs, self._target = _joint_names(X)
 
         model = self._default_model() if self.model is None else clone(self.model)
@@ -303,10 +304,22 @@ class GroundTruth(DocLinkMixin, VersionedState, BaseEstimator):
 
     def _split(self, joint):
         """Take the target away, and give rows the form that the user knows."""
-        names, dtypes = _tables.names(self._like), _tables.dtypes(self._like)
         cells = _tables.arrays(joint[self._inputs])
-        columns = list(map(_tables.Column, names, cells, dtypes))
-        return _tables.assemble(columns, self._like)
+        columns = list(map(_tables.Column, self._names, cells, self._dtypes))
+        return _tables.assemble(columns, self._template)
+
+    def _pack_state(self, state):
+        if "_template" in state:
+            state["_template"] = _dtypes.pack_template(state["_template"])
+            state["_dtypes"] = [_dtypes.pack_dtype(each) for each in state["_dtypes"]]
+        return state
+
+    def _unpack_state(self, state):
+        if "_template" in state:
+            state["_template"] = _dtypes.unpack_template(state["_template"])
+            dtypes = state["_dtypes"]
+            state["_dtypes"] = [_dtypes.unpack_dtype(each, None) for each in dtypes]
+        return state
 
 
 def _fit_model(model, joint):
