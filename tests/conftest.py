@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from browser import Browser, find_browser
 from sklearn.ensemble._hist_gradient_boosting import binning
 from sklearn.utils.parallel import Parallel
 
@@ -143,6 +142,8 @@ def fetch():
 @pytest.fixture(scope="session")
 def browser_of_all(tmp_path_factory):
     """One browser for all tests, since it takes seconds to start."""
+    from browser import Browser, find_browser
+
     path = find_browser()
     if path is None:
         pytest.skip("no browser is on the path")

@@ -141,7 +141,7 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
     >>> for sentence in groups.sentences_:
     ...     print(sentence.split(";")[0])
     38 of 60: sure if dose were about 1.3 lower
-    22 of 60: sure if dose were about 0.67 higher
+    22 of 60: sure if dose were about 0.69 higher
     """
 
     _parameter_constraints: dict = {
