@@ -116,7 +116,7 @@ class Study:
         - `"random"`: a row of the pool, taken at random from those that the model is
           sure about, which is the control of the paper;
         - a table of rows that people have picked, one for each question in the order
-          of :attr:`contexts`, all of which the model is sure about.
+          of `contexts`, all of which the model is sure about.
 
     X_train : {array-like, DataFrame} of shape (n_train, n_features)
         Rows that the model was fitted to. They give the units in which rows are
@@ -128,8 +128,9 @@ class Study:
 
     pick : callable, array-like of shape (n_questions, 2) or None, default=None
         Which rows to ask about: pairs of a context and a test row, as positions in
-        `X_pool`, for example by people in a pilot. A callable is given a
-        :class:`Pool` and returns the pairs. None picks them by the model's uncertainty:
+        `X_pool`, for example by people in a pilot. A callable is given the pool, with
+        `X`, `encoded`, `uncertainty`, `prediction`, `is_sure` and `difficulty` of its
+        rows, and returns the pairs. None picks them by the model's uncertainty:
         test rows balanced by prediction and difficulty, each with a similar context.
         Contexts of test rows that the model is sure about are as far from them as
         those of others, so that likeness alone does not tell.
@@ -391,7 +392,7 @@ class Study:
         Returns
         -------
         frame : pandas.DataFrame
-            One line per question of each variant: the fields of :class:`Question`,
+            One line per question of each variant: the fields of `Question`,
             `distance` (l1, of the test row from the context), `explanation_distance`
             (of the explanation from the context) and `explanation_is_sure` (missing
             where nothing is shown).
