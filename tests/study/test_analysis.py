@@ -5,11 +5,12 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib import pyplot as plt
 from scipy.stats import norm
 
 from sklearn_clue.study import _statistics, analyse
 from sklearn_clue.study._statistics import CellModel, holm
+
+plt = pytest.importorskip("matplotlib.pyplot")
 
 # Section 5.2 and Appendix: right answers of 100 about rows that the model is sure
 # about, and of 80 about others.
