@@ -523,6 +523,8 @@ def _polars_series(name, values, dtype):
         values = _as_decimals(values, places)
     values = _rounded(values, dtype.is_integer() or dtype == pl.Boolean)
     values = in_limits(values, dtype)
+    if dtype == pl.Duration:
+        values = _durations.read(values, name)
     if values.dtype == object:  # of which polars reads lists only
         if not dtype.is_float():  # where NaN is a number
             values = np.where(pd.isna(values), None, values)

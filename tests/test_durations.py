@@ -23,6 +23,8 @@ from sklearn_clue import (
 )
 from sklearn_clue.plotting import DependenceDisplay
 
+pytest.importorskip("matplotlib.pyplot")  # here: old ones warn as they are loaded
+
 DAYS = [3, 10, 5, 7, 2]
 PYTHON = [timedelta(days=days) for days in DAYS]
 GAP = [None, *PYTHON[1:]]

@@ -23,6 +23,8 @@ from sklearn_clue.study._pages import CONSENT, TITLE
 from sklearn_clue.study._pages import write_pages as write_all_pages
 from sklearn_clue.study._study import Question, Seen
 
+pytest.importorskip("matplotlib.pyplot")  # here: old ones warn as they are loaded
+
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
