@@ -341,8 +341,8 @@ def draw_digits(explanation, path, n_rows=10):
     )
     before = explanation.X.to_numpy()[:n_rows].reshape(-1, 8, 8)
     after = explanation.counterfactuals.to_numpy()[:n_rows].reshape(-1, 8, 8)
-    drawn = [(before, "Greys", 0, 1), (after, "Greys", 0, 1)]
-    drawn.append((after - before, "RdBu_r", -1, 1))
+    drawn = [(before, "gray", 0, 1), (after, "gray", 0, 1)]
+    drawn.append((after - before, "PuOr", -1, 1))
     for line, (images, cmap, low, high) in zip(axes, drawn, strict=True):
         for ax, image in zip(line, images, strict=True):
             ax.imshow(image, cmap=cmap, vmin=low, vmax=high)

@@ -19,6 +19,7 @@ from sklearn.datasets import load_breast_cancer, make_moons
 from sklearn.model_selection import train_test_split
 
 from sklearn_clue import BayesianMLPClassifier
+from sklearn_clue.plotting import RejectionCurveDisplay, UncertaintyMapDisplay
 
 X, y = load_breast_cancer(as_frame=True, return_X_y=True)
 y = y.map({0: "malignant", 1: "benign"})
@@ -53,33 +54,11 @@ print(f"rejected epochs per chain: {diagnostics.n_rejected_epochs}")
 
 X_moons, y_moons = make_moons(300, noise=0.25, random_state=0)
 moons = BayesianMLPClassifier((100, 100), random_state=0).fit(X_moons, y_moons)
-grid = np.linspace(-4, 4, 81)
-plane = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2) + X_moons.mean(0)
-parts = moons.predict_uncertainty(plane)
 
 figure, axes = plt.subplots(1, 4, figsize=(15, 3.6), layout="constrained")
-rejected = np.linspace(0, 0.5, 51)
-order = np.argsort(-uncertainty.total)
-share = [is_wrong.iloc[order[int(r * len(order)) :]].mean() for r in rejected]
-axes[0].plot(100 * rejected, 100 * np.array(share))
-axes[0].set(
-    title="Breast cancer: say “I don't know”",
-    xlabel="most uncertain rows rejected (%)",
-    ylabel="errors among the rest (%)",
-    ylim=(0, None),
-)
-maps = {
-    "Probability": moons.predict_proba(plane)[:, 1],
-    "Aleatoric (nats)": parts.aleatoric,
-    "Epistemic (nats)": parts.epistemic,
-}
-for ax, (title, values) in zip(axes[1:], maps.items(), strict=True):
-    image = ax.pcolormesh(
-        *plane.reshape(81, 81, 2).transpose(2, 0, 1), values.reshape(81, 81)
-    )
-    figure.colorbar(image, ax=ax)
-    ax.scatter(*X_moons.T, c=y_moons, s=4, cmap="coolwarm")
-    ax.set(title=f"Moons: {title[0].lower()}{title[1:]}", xticks=[], yticks=[])
+RejectionCurveDisplay.from_estimator(classifier, X_test, y_test, ax=axes[0])
+axes[0].set_title("Breast cancer: say “I don't know”")
+UncertaintyMapDisplay.from_estimator(moons, X_moons, y_moons, margin=0.6, ax=axes[1:])
 
 path = Path("out") / "bayesian_mlp.png"
 path.parent.mkdir(exist_ok=True)

@@ -650,9 +650,10 @@ def check_answers(case, given, explanation):
             continue
         proba = models.predict_proba(rows)
         if has_slope(models):  # forests tell more than their probabilities
-            np.testing.assert_allclose(
-                parts.total, entr(proba).sum(1), rtol=1e-5, atol=1e-6
-            )
+            # Some models work in the precision of the table, and explainers in double.
+            atol = 1e-4 if proba.dtype == np.float32 else 1e-6
+            entropy = entr(proba).sum(1)
+            np.testing.assert_allclose(parts.total, entropy, rtol=1e-5, atol=atol)
         ordered = np.sort(proba, axis=1)
         is_tie = ordered[:, -1] - ordered[:, -2] < 1e-5
         assert ((prediction == own) | is_tie).all()
