@@ -258,7 +258,7 @@ def _is_plain(dtype):
 def as_objects(values):
     """Values as Python objects, in an array of objects."""
     if isinstance(values, np.ndarray) and values.dtype.kind == "m":
-        values = list(pd.Series(values))  # numpy would give numbers
+        return _durations.as_objects(values)  # numpy would give numbers
     values = values.tolist() if isinstance(values, np.ndarray) else values
     return np.fromiter(values, dtype=object, count=len(values))
 

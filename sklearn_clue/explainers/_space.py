@@ -192,6 +192,12 @@ class EncodedSpace:
         is_same = np.abs(x - x0) <= 1e-9
         for j, column in enumerate(self.schema if self.is_columnwise else ()):
             cells[j] = np.where(is_same[:, column.block].all(1), own[j], cells[j])
+        # Steps that mix columns fill whatever was missing.
+        refills = not self.is_columnwise and not self.fill_missing
+        for j, is_blank in enumerate(_tables.gaps(X).T):
+            if is_blank.any():
+                stays = is_blank & (refills | pd.isna(cells[j]))
+                cells[j] = np.where(stays, own[j], cells[j])
         for j in self._unused:
             cells[j] = own[j]
         for bounds in (self._training_range(own), self._bounds(X, own)):
@@ -276,9 +282,14 @@ class EncodedSpace:
     def _read_constraints(self, immutable_features, feature_ranges):
         """Turn names into positions, after a look at what they allow."""
         names = self.display_schema.names
-        self._immutable, self._ranges = read_constraints(
-            names, immutable_features, feature_ranges
-        )
+        try:
+            self._immutable, self._ranges = read_constraints(
+                names, immutable_features, feature_ranges
+            )
+        except ValueError as error:
+            if self.is_invertible:
+                raise
+            raise ValueError(f"{error} {self.note}") from None
         for position, allowed in self._ranges.items():
             column = self.display_schema.columns[position]
             _check_range(column, allowed, column.dtype)

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import torch
 from numpy.testing import assert_array_equal
+from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
@@ -164,6 +165,15 @@ def test_ranges_of_columns_with_gaps(model):
 def test_gaps_that_a_step_fills_in_stay_as_well():
     numbers = X[["age", "income"]]
     model = make_pipeline(SimpleImputer(), classifier())
+    explainer = METHODS["sensitivity"](model).fit(numbers, Y)
+    cf = explainer.explain(numbers[:20]).counterfactuals
+    assert_array_equal(cf.isna(), numbers[:20].isna())
+    assert (cf["income"] != numbers["income"][:20]).any()
+
+
+def test_gaps_stay_where_steps_mix_columns():
+    numbers = X[["age", "income"]]
+    model = make_pipeline(SimpleImputer(), PCA(), classifier())
     explainer = METHODS["sensitivity"](model).fit(numbers, Y)
     cf = explainer.explain(numbers[:20]).counterfactuals
     assert_array_equal(cf.isna(), numbers[:20].isna())

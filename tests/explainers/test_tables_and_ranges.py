@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
@@ -379,3 +380,13 @@ def test_numbers_stay_where_training_values_are(method):
     # A range of their own takes the place of that.
     wider = explainer.set_params(feature_ranges={"weight": (90.0, 95.0)})
     assert wider.explain(X).counterfactuals["weight"].between(90, 95).all()
+
+
+def test_names_behind_steps_without_a_way_back_say_so():
+    pl = pytest.importorskip("polars")
+    debt = np.arange(60) - 30
+    X = pl.DataFrame({"age": 2**63 - 1 - np.arange(60), "debt": debt})
+    model = make_pipeline(SimpleImputer(), LogisticRegression())
+    explainer = LocalSensitivityExplainer(model, immutable_features=["age"])
+    with pytest.raises(ValueError, match="'age', which is not .* no inverse_transform"):
+        explainer.fit(X, debt > 0)

@@ -462,6 +462,11 @@ def draw(seed, *, one_way=False):
         isinstance(step, FunctionTransformer) and step.inverse_func is None
         for step in steps
     )
+    # Nor can steps that work in doubles be undone for integers that are none of these.
+    is_mixed |= bool(steps) and any(
+        values.dtype.kind in "iu" and abs(values.dropna().astype(float)).max() > 2**53
+        for _, values in frame.items()
+    )
     constraints = {} if is_mixed else _constraints(rng, frame)
     settings = {
         "uncertainty": rng.choice(["total", "total", "aleatoric", "epistemic"]).item(),
