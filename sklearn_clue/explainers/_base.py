@@ -35,7 +35,13 @@ from sklearn_clue._validation import (
 from sklearn_clue.bayesian import BayesianMLPClassifier
 from sklearn_clue.encoding import EncoderOwner
 from sklearn_clue.explainers import _parts
-from sklearn_clue.explainers._problem import SearchProblem, as_tensors, judge
+from sklearn_clue.explainers._problem import (
+    ROUNDING,
+    SearchProblem,
+    as_tensors,
+    judge,
+    usual_level,
+)
 from sklearn_clue.explainers._results import Results, run_in_batches
 from sklearn_clue.explainers._space import EncodedSpace, check_constraints
 from sklearn_clue.persistence import VersionedState
@@ -257,9 +263,16 @@ class BaseUncertaintyExplainer(
                 UserWarning,
                 stacklevel=6,
             )
-        return float(
-            np.quantile(unit_of(self._provider) * total, 1 - self.rejection_rate)
-        )
+        elif np.ptp(total) <= ROUNDING * total.max():
+            warnings.warn(
+                "The estimator is equally unsure about all training rows, so it "
+                "rejects none of them and there is nothing to explain. Take a model "
+                "whose uncertainty depends on the row, or scale columns of very "
+                "different sizes first.",
+                UserWarning,
+                stacklevel=6,
+            )
+        return usual_level(unit_of(self._provider) * total, 1 - self.rejection_rate)
 
     def _resolve_estimator(self):
         """A fresh copy of the estimator, or the thing itself if it is fitted."""

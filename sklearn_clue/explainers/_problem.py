@@ -20,6 +20,9 @@ from sklearn_clue.uncertainty import Uncertainty, weighted_sum
 BYTES_TO_JUDGE = 2**16
 BYTES_TO_IMPUTE = 2**15
 
+# Uncertainties that differ by less, in proportion, differ by rounding.
+ROUNDING = 1e-9
+
 # Networks that are enough to tell what is worth asking all of them about.
 N_ROUGH = 20
 
@@ -53,6 +56,15 @@ def judge(provider, x):
         )
     *parts, prediction = map(torch.cat, zip(*answers, strict=True))
     return Uncertainty(*parts), prediction
+
+
+def usual_level(uncertainty, level):
+    """Give the quantile of the uncertainty of usual rows, and a billionth more.
+
+    Models round a row by its place among others, so that rows which they are equally
+    unsure about would lie on either side of the plain quantile by chance.
+    """
+    return float(np.quantile(uncertainty, level) * (1 + ROUNDING))
 
 
 def as_tensors(parts, prediction):

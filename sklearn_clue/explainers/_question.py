@@ -13,6 +13,7 @@ from sklearn_clue._torch import one_thread
 from sklearn_clue._validation import Interval, StrOptions, check_is_fitted
 from sklearn_clue.explainers._density import UsualDensity, usual_densities
 from sklearn_clue.explainers._neighbors import StoredRows
+from sklearn_clue.explainers._problem import usual_level
 from sklearn_clue.explainers._results import Found
 from sklearn_clue.explainers._sure import find_sure_rows
 from sklearn_clue.providers import unit_of
@@ -149,7 +150,7 @@ class AsksForSureRows:
         if self.target_uncertainty is not None:
             return self.target_uncertainty / unit_of(self._provider)
         weights = weights_of_parts(self.uncertainty)
-        return float(np.quantile(self._usual_parts @ weights, self._sure_level))
+        return usual_level(self._usual_parts @ weights, self._sure_level)
 
     def _sure_search(self, **settings):
         return SureSearch(
