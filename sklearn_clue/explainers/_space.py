@@ -510,7 +510,8 @@ def _check_range(column, allowed, dtype):
     if column.unit is not None:
         limits = [_durations.bound_in(bound, column.unit) for bound in allowed]
         counted = "int64"
-    if None in limits or (column.unit is None and any(map(_is_duration, allowed))):
+    is_mixed = column.unit is None and any(map(_is_duration, allowed))
+    if is_mixed or None in limits:
         what = "numbers" if column.unit is None else "durations, such as a timedelta"
         raise ValueError(
             f"feature_ranges[{name!r}] = {allowed!r} does not go with the column, of "
@@ -578,9 +579,15 @@ def _is_duration(bound):
 def _is_pair(low, high):
     """Whether two bounds, of which infinite ones are open, are a range."""
     if any(map(_is_duration, (low, high))):
+        # Durations of pandas can be compared with numbers, those of numpy cannot.
+        low, high = (
+            pd.Timedelta(bound) if _is_duration(bound) else bound
+            for bound in (low, high)
+        )
+        is_known = not (pd.isna(low) or pd.isna(high))
         is_open = low == -np.inf or high == np.inf
         both = _is_duration(low) and _is_duration(high)
-        return is_open or (both and pd.Timedelta(low) <= pd.Timedelta(high))
+        return is_known and (is_open or (both and low <= high))
     is_number = all(isinstance(bound, Real) for bound in (low, high))
     return is_number and low <= high and low < np.inf and -np.inf < high
 
