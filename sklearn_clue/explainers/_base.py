@@ -204,7 +204,9 @@ class BaseUncertaintyExplainer(
             predictor = _parts.PredictorView(
                 estimator, X, is_image, n_classes, as_whole
             )
-            space = EncodedSpace(predictor.steps, predictor.encoder, X, None, None)
+            space = EncodedSpace(
+                predictor.steps, predictor.encoder, X, None, None, predictor.unread
+            )
             is_table = space.is_invertible and space.is_columnwise
             if is_table or is_image or not self._takes_values():
                 break

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_clue import _dtypes, _durations, _tables
@@ -86,11 +87,17 @@ class EncodedSpace:
     feature_ranges : mapping or None
         Bounds by column: a pair of numbers or durations, of which None and infinity
         are open, `"increase"` or `"decrease"`.
+
+    unread : sequence of int, default=()
+        Positions of columns that the predictor does not read, if it is asked about
+        the table itself. They keep their value: no change of theirs makes it sure.
     """
 
     fill_missing = False
 
-    def __init__(self, steps, encoder, X, immutable_features, feature_ranges):
+    def __init__(
+        self, steps, encoder, X, immutable_features, feature_ranges, unread=()
+    ):
         self.steps = steps
         self.encoder = encoder
         names = _tables.names(X) if _tables.is_frame(X) else [None]
@@ -102,7 +109,7 @@ class EncodedSpace:
         self.schema = self._schema_of_inputs(inputs)
         self.display_schema = self._schema_of_display(X)
         self.is_columnwise = self._works_by_column(X)
-        self._unused = self._find_unused(X)
+        self._unused = self._find_unused(X, unread)
         self._is_rising, self._range = self._find_range(X)
         self._read_constraints(immutable_features, feature_ranges)
 
@@ -215,7 +222,7 @@ class EncodedSpace:
             return True
         # Steps may mix columns: give columns the values of other rows, and see what
         # moves. Of any two columns one moves without the other in some group.
-        X = _tables.take(X, slice(100))
+        X = some_rows(X)
         x, n_columns = self.encode(X), len(self.schema)
         for bit in range(n_columns.bit_length()):
             is_moved = np.arange(n_columns) >> bit & 1 == 1
@@ -232,24 +239,18 @@ class EncodedSpace:
                     return False
         return True
 
-    def _find_unused(self, X):
-        """Columns of the table that no step passes on; they keep their value."""
+    def _find_unused(self, X, unread):
+        """Columns of the table that nobody looks at; they keep their value."""
         if self.is_columnwise or not self.is_invertible:
-            return []
-        X = _tables.take(X, slice(100))
-        x, unused = self.encode_display(X), []
-        for j, cells in enumerate(_tables.arrays(X)):
-            moved = self.encode_display(_tables.with_columns(X, {j: np.roll(cells, 1)}))
-            if np.array_equal(moved, x):
-                unused.append(j)
-        return unused
+            return list(unread)
+        return unread_columns(self.encode_display, X)
 
     def _find_inverses(self, X):
         """Which steps to undo on the way back, or None if a step has no inverse."""
         # What the user will get back must be a row of the same table, so each step is
         # asked to undo what it did to some of them. Lossy steps count: explanations
         # are scored again as the user gets them.
-        X = _tables.take(X, slice(100))
+        X = some_rows(X)
         is_undone = []
         for step in self.steps:
             after = step.transform(X)
@@ -379,7 +380,7 @@ class EncodedSpace:
                 side_of_row[~is_open, at] = moved[~is_open, at]
         high[:, described] = np.where(x0[:, described] > 0, np.inf, 0)
         for j, column in enumerate(self.schema):
-            is_fixed = np.full(len(x0), j in self._immutable)
+            is_fixed = np.full(len(x0), j in self._immutable or j in self._unused)
             if not self.fill_missing:
                 is_fixed |= is_blank[:, j]
             rows = np.flatnonzero(is_fixed)
@@ -616,7 +617,7 @@ def check_same_space(space, generator, inputs):
     difference = schema.describe_difference(space.schema)
     if difference is None and not hasattr(unfrozen(space.encoder), "schema_"):
         # Plain numbers do not say how they were made: compare some.
-        rows = _tables.take(inputs, slice(100))
+        rows = some_rows(inputs)
         encoder = getattr(generator, "encoder_", None)
         own = rows if encoder is None else encoder.transform(rows)
         if not np.allclose(np.asarray(own, dtype=float), space.encode_inputs(rows)):
@@ -630,6 +631,63 @@ def check_same_space(space, generator, inputs):
 
 
 # Steps -----------------------------------------------------------------------------
+
+
+def some_rows(X, n_rows=100):
+    """Rows from all over a table, which may be sorted."""
+    n_all = X.shape[0]
+    return _tables.take(X, np.linspace(0, n_all - 1, min(n_rows, n_all)).astype(int))
+
+
+def unread_columns(transform, X, n_rows=10, n_together=50):
+    """Positions of the columns of a table that make no difference to a transform.
+
+    Parameters
+    ----------
+    transform : callable
+        From a table to a table, row by row.
+
+    X : {array-like, DataFrame}
+        Training rows. Some of them get other values, one column at a time.
+
+    n_rows, n_together : int
+        Rows that are tried, and columns that are tried in one call.
+
+    Returns
+    -------
+    unread : list of int
+        Their positions. A column that holds one value only is none of them.
+    """
+    places = np.linspace(0, X.shape[0] - 1, min(n_rows, X.shape[0])).astype(int)
+    cells, others = _tables.arrays(X), {}
+    for j, values in enumerate(cells):
+        codes, known = pd.factorize(values)
+        if len(known) > 1:
+            # Half of the values away, which for two of them is the other one.
+            others[j] = known[(codes[places] + len(known) // 2) % len(known)]
+    unread, tried = [], list(others)
+    for start in range(0, len(tried), n_together):
+        group = tried[start : start + n_together]
+        rows = np.tile(places, len(group) + 1)  # the last ones stay as they are
+        blocks = [
+            slice(at, at + len(places)) for at in range(0, len(rows), len(places))
+        ]
+        changed = {j: cells[j][rows] for j in group}
+        for j, block in zip(group, blocks, strict=False):
+            changed[j][block] = others[j]
+        made = transform(_tables.with_columns(_tables.take(X, rows), changed))
+        made = [_tables.take(made, block) for block in blocks]
+        unread += [
+            j for j, rows in zip(group, made, strict=False) if _is_same(rows, made[-1])
+        ]
+    return unread
+
+
+def _is_same(one, other):
+    if sparse.issparse(one):
+        return not (one != other).nnz
+    pairs = zip(_tables.arrays(one), _tables.arrays(other), strict=True)
+    return all(bool(((a == b) | (pd.isna(a) & pd.isna(b))).all()) for a, b in pairs)
 
 
 def _fills_only(before, after):

@@ -7,6 +7,9 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
@@ -18,12 +21,14 @@ from sklearn_clue import (
     BayesianMLPClassifier,
     CLUEExplainer,
     LocalSensitivityExplainer,
+    NeighborExplainer,
     UFIDOExplainer,
     VAEACImputer,
     VAEEncoder,
 )
 from sklearn_clue.encoding import TabularEncoder
 from sklearn_clue.exceptions import EncodingMismatchError
+from sklearn_clue.explainers._space import unread_columns
 
 pl = pytest.importorskip("polars")
 
@@ -349,6 +354,52 @@ def test_columns_that_no_step_passes_on_keep_their_values(step):
     pd.testing.assert_frame_equal(after.loc[:, ~kept], X[:40].loc[:, ~kept])
     assert (after["a"] != X["a"][:40]).mean() > 0.9
     assert not explanation.n_changed.max() > kept.sum()
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_columns_that_a_table_model_never_sees_keep_their_values(as_list):
+    """Their change would make no row sure, and some of them more believable."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(150, 3)), columns=[*"abc"])
+    X["d"] = rng.choice(["u", "v"], 150)
+    X["e"] = np.where(np.arange(150) < 149, "rare", "other")
+    y = X["a"] + X["b"] + rng.normal(0, 0.6, 150) > 0
+    chosen = make_column_transformer((StandardScaler(), ["a", "b"]))
+    model = make_pipeline(chosen, LogisticRegression())
+    explainer = NeighborExplainer([model, clone(model)] if as_list else model)
+    explanation = explainer.fit(X, y).explain(X[:60])
+    assert explanation.n_changed.max() == 2
+    unread = ["c", "d", "e"]
+    pd.testing.assert_frame_equal(explanation.counterfactuals[unread], X[:60][unread])
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars", "numpy"])
+def test_unread_columns(container):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (40, 120)).astype(float)
+    X[:, 3] = 1.0  # one value only: no other can be tried
+    X[:, 4] = np.arange(40) == 39  # rare
+    read = [*range(0, 120, 7), 4]
+    if container == "pandas":
+        X = pd.DataFrame(X)
+    elif container == "polars":
+        X = pl.DataFrame(X)
+    unread = unread_columns(lambda rows: np.asarray(rows)[:, read], X)
+    assert unread == sorted(set(range(120)) - {3, *read})
+    as_sparse = unread_columns(lambda rows: csr_array(np.asarray(rows)[:, read]), X)
+    assert as_sparse == unread
+
+
+def lower_below_zero(X):
+    return np.where(X < 0, X - 5, X)
+
+
+def test_sorted_tables_do_not_hide_what_a_step_does():
+    """It changes nothing in the first hundred rows, which are positive."""
+    rng = np.random.default_rng(0)
+    X = -np.sort(-rng.normal(size=(400, 1)), axis=0)
+    explanation = explained(FunctionTransformer(lower_below_zero), X, X[:, 0] > 0.5)
+    assert "FunctionTransformer" in explanation.note
 
 
 def test_an_inverse_counts_only_if_values_come_back():
