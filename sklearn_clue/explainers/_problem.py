@@ -58,13 +58,20 @@ def judge(provider, x):
     return Uncertainty(*parts), prediction
 
 
-def usual_level(uncertainty, level):
+def usual_level(uncertainty, level, floor=0.0):
     """Give the quantile of the uncertainty of usual rows, and a billionth more.
 
     Models round a row by its place among others, so that rows which they are equally
-    unsure about would lie on either side of the plain quantile by chance.
+    unsure about would lie on either side of the plain quantile by chance. `floor`,
+    from `rounding_of`, is the least level that is not zero.
     """
-    return float(np.quantile(uncertainty, level) * (1 + ROUNDING))
+    found = float(np.quantile(uncertainty, level) * (1 + ROUNDING))
+    return max(found, floor) if found > 0 else 0.0
+
+
+def rounding_of(prediction):
+    """What predictions may be off by in double precision: no smaller spread counts."""
+    return 1e-13 * float(np.abs(np.asarray(prediction)).max())
 
 
 def as_tensors(parts, prediction):

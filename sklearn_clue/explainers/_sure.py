@@ -193,7 +193,8 @@ class _Search:
         yardstick, rows = self.yardstick, self.rows
         x, uncertainty, positions = yardstick.stored.nearest_sure(
             yardstick.problem.x0[rows].numpy(),
-            float(yardstick.target[0]),
+            # Where no training row is sure, the least unsure one has to do.
+            max(float(yardstick.target[0]), yardstick.stored.uncertainty.min()),
             n_neighbors,
             yardstick.max_gap[rows].numpy(),
         )
