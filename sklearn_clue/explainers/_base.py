@@ -573,12 +573,13 @@ class BaseUncertaintyExplainer(
         """The problem to explain encoded rows."""
         return SearchProblem(
             self._provider,
-            None if self._image_shape is not None else self._space.schema,
+            None if self._image_shape is not None else self._space.search_schema,
             x,
             weights=weights_of_parts(self.uncertainty),
             model=self._model(),
             limits=limits,
             before=before,
+            lattices=self._space.lattices,
             tables=tables,
         )
 

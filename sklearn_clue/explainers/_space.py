@@ -7,6 +7,7 @@ back. Whoever changes rows in that space asks here what a valid row is.
 
 import copy
 import warnings
+from dataclasses import replace
 from datetime import timedelta
 from numbers import Integral, Real
 from typing import NamedTuple
@@ -22,7 +23,10 @@ from sklearn_clue.encoding import TabularEncoder, encode_quietly, unfrozen
 from sklearn_clue.exceptions import EncodingMismatchError
 from sklearn_clue.persistence import VersionedState
 from sklearn_clue.providers import names_after
-from sklearn_clue.schema import ColumnSchema, plain_schema
+from sklearn_clue.schema import ColumnSchema, FeatureSchema, plain_schema
+
+# Values that are tried in search of those that a column can take.
+N_POSSIBLE = 20_000
 
 
 class PixelScaler(VersionedState, TransformerMixin, BaseEstimator):
@@ -94,6 +98,7 @@ class EncodedSpace:
     """
 
     fill_missing = False
+    lattices: dict = {}  # of explainers that were saved before there were any
 
     def __init__(
         self, steps, encoder, X, immutable_features, feature_ranges, unread=()
@@ -111,9 +116,16 @@ class EncodedSpace:
         self.is_columnwise = self._works_by_column(X)
         self._unused = self._find_unused(X, unread)
         self._is_rising, self._range = self._find_range(X)
+        self._read_constraints(None, None)
+        self._possible, self.lattices = self._find_possible(X)
         self._read_constraints(immutable_features, feature_ranges)
 
     # From the user's rows to encoded space ----------------------------------------
+
+    @property
+    def search_schema(self):
+        """Columns as a search sees them, with the decimals and atoms of the table."""
+        return getattr(self, "_possible", None) or self.schema
 
     def to_inputs(self, X):
         """Take the user's rows to the input of the predictor."""
@@ -194,6 +206,11 @@ class EncodedSpace:
                 rows = step.inverse_transform(rows) if is_undone else rows
         rows = _tables.with_columns(X, dict(enumerate(_tables.arrays(rows))))
         cells, own = _tables.arrays(rows), _tables.arrays(X)
+        if self.steps and self.is_invertible:
+            # Steps know nothing of decimals.
+            for j, column in enumerate(self.display_schema):
+                if column.decimals is not None and cells[j].dtype.kind == "f":
+                    cells[j] = np.round(cells[j], column.decimals)
         # Cells that did not move in encoded space, but for rounding, are copied to the
         # last bit.
         is_same = np.abs(x - x0) <= 1e-9
@@ -417,6 +434,60 @@ class EncodedSpace:
                 ranges[j] = np.fmin(low, values), np.fmax(high, values)
         return ranges
 
+    def _find_possible(self, X):
+        """The values that numbers behind steps may take, in encoded space.
+
+        A search must not end between them: what is rounded on the way back to the
+        table may be unsure again.
+
+        Returns
+        -------
+        schema : FeatureSchema or None
+            With decimals and atoms of the table, where steps only rescale.
+
+        lattices : dict of int to ndarray
+            For other columns with decimals, possible values by position.
+        """
+        if not (self.steps and self.is_invertible and self.is_columnwise):
+            return None, {}
+        rows = some_rows(X)
+        x, cells = self.encode(rows), _tables.arrays(rows)
+        columns, bent = list(self.schema), []
+        for j, raw in enumerate(self.display_schema):
+            if raw.decimals is None or raw.unit is not None or raw.low == raw.high:
+                continue
+            (numbers,) = _comparable(cells[j], is_duration=False)
+            line = _line_through(x[:, columns[j].span[0]], numbers, raw.decimals)
+            if line is None:
+                bent.append(columns[j].span[0])
+                continue
+            columns[j] = replace(
+                columns[j],
+                center=line[0],
+                scale=line[1],
+                decimals=raw.decimals,
+                atoms=raw.atoms,
+                percentiles=raw.percentiles,
+            )
+        return FeatureSchema(tuple(columns)), self._values_seen(X, bent)
+
+    def _values_seen(self, X, positions):
+        """Encoded values of these positions that come back from the table as they are.
+
+        All that there are, or so many that they are close together.
+        """
+        if not positions:
+            return {}
+        whole = _tables.gaps(X).any(1).argmin()  # a row without gaps, if there is one
+        X = _tables.take(X, np.full(N_POSSIBLE, whole))
+        x0 = self.encode(X)
+        x, (low, high) = x0.copy(), self._range
+        for at in positions:
+            x[:, at] = np.linspace(low[at], high[at], N_POSSIBLE)
+        x = self.encode(self.decode(x, X, x0))
+        values = {at: np.unique(x[:, at]) for at in positions}
+        return {at: known for at, known in values.items() if len(known) > 1}
+
     def _find_range(self, X):
         """How encoded numbers go with those of a table, and their training range.
 
@@ -637,6 +708,22 @@ def some_rows(X, n_rows=100):
     """Rows from all over a table, which may be sorted."""
     n_all = X.shape[0]
     return _tables.take(X, np.linspace(0, n_all - 1, min(n_rows, n_all)).astype(int))
+
+
+def _line_through(scores, numbers, decimals):
+    """Center and scale, if numbers are a rising line in their scores; else None."""
+    there = np.isfinite(numbers)
+    if not there.any() or np.ptp(numbers[there]) == 0:
+        return None
+    scores, numbers = scores[there], numbers[there].astype(np.float64)
+    first, last = numbers.argmin(), numbers.argmax()
+    if not scores[last] > scores[first]:
+        return None
+    scale = float(np.ptp(numbers) / (scores[last] - scores[first]))
+    center = float(numbers[first] - scale * scores[first])
+    # Up to rounding, which must be far from the last decimal.
+    is_line = np.abs(center + scale * scores - numbers).max() < 1e-3 * 10.0**-decimals
+    return (center, scale) if is_line else None
 
 
 def unread_columns(transform, X, n_rows=10, n_together=50):

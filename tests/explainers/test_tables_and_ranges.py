@@ -15,7 +15,13 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    PowerTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 from sklearn_clue import (
     BayesianMLPClassifier,
@@ -441,3 +447,56 @@ def test_names_behind_steps_without_a_way_back_say_so():
     explainer = LocalSensitivityExplainer(model, immutable_features=["age"])
     with pytest.raises(ValueError, match="'age', which is not .* no inverse_transform"):
         explainer.fit(X, debt > 0)
+
+
+def possible_values():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {"age": rng.integers(18, 80, 200), "income": rng.gamma(2, 1500, 200).round(1)}
+    )
+    score = (X["age"] - 45) / 15 + (X["income"] - 3000) / 2000
+    return X, score + rng.normal(0, 0.6, 200) > 0
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [StandardScaler()],
+        [RobustScaler(), SimpleImputer()],
+        [PowerTransformer()],
+        [FunctionTransformer(np.log1p, np.expm1)],
+    ],
+    ids=lambda steps: type(steps[0]).__name__,
+)
+@pytest.mark.parametrize("method", ["CLUE", "neighbors", "sensitivity"])
+def test_numbers_behind_steps_are_possible_and_still_sure(method, steps):
+    """Rounding on the way back to the table must not undo what was found."""
+    X, y = possible_values()
+    model = make_pipeline(*steps, LogisticRegression())
+    explainer = {
+        "CLUE": CLUEExplainer(model, VAEEncoder(2, (8,), max_iter=2), random_state=0),
+        "neighbors": NeighborExplainer(model),
+        "sensitivity": LocalSensitivityExplainer(model, step_size=0.3),
+    }[method].fit(X, y)
+    rows = X[explainer.rejects(X)]
+    explanation = explainer.explain(rows)
+    found = explanation.counterfactuals
+    np.testing.assert_array_equal(found["income"], found["income"].round(1))
+    if method != "sensitivity":
+        assert explanation.is_sure.all()
+        assert not explainer.rejects(found).any()
+
+
+@pytest.mark.parametrize("steps", [[], [StandardScaler()], [PowerTransformer()]])
+def test_values_with_more_decimals_than_in_training_stay(steps):
+    X, y = possible_values()
+    model = make_pipeline(*steps, LogisticRegression())
+    explainer = NeighborExplainer(model).fit(X, y)
+    rows = X[explainer.rejects(X)].astype(float) + 0.123
+    found = explainer.explain(rows).counterfactuals
+    is_same = found == rows
+    assert is_same.any().all() and not is_same.all().any()
+    possible = found.round(1) == found
+    assert (is_same | possible).all().all()
+    # A column that need not change is not rounded on the side.
+    assert is_same.any(axis=1).mean() > 0.5
