@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MinMaxScaler,
+    OneHotEncoder,
     PowerTransformer,
     RobustScaler,
     StandardScaler,
@@ -360,6 +361,43 @@ def test_columns_that_no_step_passes_on_keep_their_values(step):
     pd.testing.assert_frame_equal(after.loc[:, ~kept], X[:40].loc[:, ~kept])
     assert (after["a"] != X["a"][:40]).mean() > 0.9
     assert not explanation.n_changed.max() > kept.sum()
+
+
+def test_array_after_a_frame_is_read_like_the_frame_by_models_of_tables():
+    X, y = mixed()
+    X["is_new"] = X["visits"] > 4
+    one_hot = OneHotEncoder(handle_unknown="ignore")
+    chosen = make_column_transformer(
+        (one_hot, ["color", "is_new"]), (StandardScaler(), ["weight"])
+    )
+    explainer = NeighborExplainer(make_pipeline(chosen, LogisticRegression()))
+    explainer.fit(X, y)
+    with pytest.warns(UserWarning, match="does not have valid feature names") as told:
+        explanation = explainer.explain(X.to_numpy())
+    assert len(told) == 1
+    expected = explainer.explain(X)
+    np.testing.assert_array_equal(
+        explanation.counterfactuals, expected.counterfactuals.to_numpy()
+    )
+    np.testing.assert_array_equal(
+        explanation.uncertainty_before, expected.uncertainty_before
+    )
+
+
+def test_rows_that_are_sure_and_out_of_range_are_said_to_move():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.integers(20, 60, 120).astype(float)})
+    y = X["age"] + rng.normal(0, 8, 120) > 40
+    explainer = NeighborExplainer(
+        LogisticRegression(), feature_ranges={"age": (65.0, 70.0)}
+    ).fit(X, y)
+    sure = X[X["age"] > 57]
+    assert not explainer.rejects(sure).any()
+    explanation = explainer.explain(sure)
+    assert (explanation.counterfactuals["age"] == 65).all()
+    lines = explanation.summary().splitlines()
+    moved = "Sure already. Changed only to lie within its ranges: age 65 instead of"
+    assert all(moved in line for line in lines)
 
 
 @pytest.mark.parametrize("as_list", [False, True])
