@@ -6,18 +6,22 @@ the target gets noise of the standard deviation |q|, where q is a random quadrat
 function of them plus a Gaussian error times the noise level. Red wine, and a table of
 70 columns that set the mean linearly. Explained are rejected test rows, by
 `CLUEExplainer()` as it is, and columns are ranked by contribution. Precision is the
-share of drivers among the k columns that are ranked highest; where an explanation
-changes fewer columns, among these, for all methods alike. Recall is the share of the
-drivers among them. "any row" is `min_plausibility=None`; "all rows" are test rows,
-rejected or not, explained down to the tenth percentile of the uncertainty, as in the
-published figures. Baselines are those of `attribute_uncertainty` on the same model and
-the rejected rows, each by the order, signed or absolute, that is better for it.
+share of drivers among the k columns that are ranked highest; where an explanation names
+fewer columns, among these, for all methods alike. Named is a column that brings more
+than a hundredth of the fall: others move for the sake of plausibility. Recall is the
+share of the drivers among them. "any row" is `min_plausibility=None`; "noise only" is
+`uncertainty="aleatoric"`, for those of the rows that are unsure by it; "all rows" are
+test rows, rejected or not, explained down to the tenth percentile of the uncertainty,
+as in the published figures. Baselines are those of `attribute_uncertainty` on the same
+model and the rejected rows, each by the order, signed or absolute, that is better for
+it.
 
 Groups, on Credit: five changes of at most three columns, learned from 100 rejected
 training rows, for the rejected test rows, before any polish. Also: the first drivers of
-`make_mixed_toy`, and the CPU time of contributions.
+`make_mixed_toy` among columns without influence, and the CPU time of contributions.
 
-`--quick` runs one seed, `--only NAME` one part, `--models FOLDER` keeps fitted models.
+Wine is run at the noise levels 1 and 2. `--quick` runs one seed, `--only NAME` one
+part, `--models FOLDER` keeps fitted models.
 
     SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_drivers.py --quick
 """
@@ -67,6 +71,7 @@ MAX_EXPLAINED = 40
 # Permutations and background rows: Shapley values of many columns ask very often.
 CHEAP = {"wine": (3, 10), "synthetic": (1, 10)}
 BAR_SURE, BAR_LENGTH, BAR_COST = 0.80, 1.3, 7.0
+NAMED = 0.01  # of the fall
 
 
 class Folder:
@@ -141,10 +146,11 @@ def localise(name, k, seed, level, folder, baselines):
     def add_clue(method, rows, **settings):
         start = time.process_time()
         explanation = clone_of(clue, **settings).explain(rows)
+        parts = explanation.contributions
         add(
             method,
-            [np.argsort(-explanation.contributions, axis=1)],
-            np.minimum(explanation.n_changed, k),
+            [np.argsort(-parts, axis=1)],
+            n_named(parts, k),
             columns=explanation.n_changed.mean(),
             l1=explanation.distance.mean(),
             sure=explanation.is_sure.mean(),
@@ -154,6 +160,7 @@ def localise(name, k, seed, level, folder, baselines):
 
     explanation = add_clue("CLUE", rows)
     add_clue("CLUE, any row", rows, min_plausibility=None)
+    add_clue("CLUE, noise only", rows, uncertainty="aleatoric")
     if level == 1:
         low = float(np.quantile(clue.predict_uncertainty(X).total, 0.1))
         some = X_test[:MAX_EXPLAINED]
@@ -170,7 +177,7 @@ def localise(name, k, seed, level, folder, baselines):
                 max_background=max_background,
             ).to_numpy()
             orders = [np.argsort(-v, axis=1) for v in (values, np.abs(values))]
-            n_counted = np.minimum(explanation.n_changed, k)
+            n_counted = n_named(explanation.contributions, k)
             add(method, orders, n_counted, seconds=time.process_time() - start)
     return lines
 
@@ -178,6 +185,12 @@ def localise(name, k, seed, level, folder, baselines):
 def clone_of(clue, **settings):
     """The fitted explainer, with other settings."""
     return copy.copy(clue).set_params(**settings)
+
+
+def n_named(contributions, k):
+    """Columns of each row that bring more than a little of the fall, at most k."""
+    fall = contributions.sum(1, keepdims=True)
+    return np.minimum((contributions > NAMED * fall).sum(1), k)
 
 
 def hits(order, is_driver, n_counted):
@@ -264,6 +277,7 @@ def run_groups(folder, n_learned=100, n_judged=200):
             name: {
                 "sure": each.is_sure.mean(),
                 "plausible": each.is_plausible.mean(),
+                "both": (each.is_sure & each.is_plausible).mean(),
                 "l1": each.distance.mean(),
                 "columns": each.n_changed.mean(),
             }
@@ -279,17 +293,24 @@ def run_groups(folder, n_learned=100, n_judged=200):
     ratio = common.distance.mean() / alone.distance.mean()
     check(f"l1 {ratio:.2f} x row by row, bar {BAR_LENGTH}", ratio <= BAR_LENGTH)
     check(
-        f"plausible {rows.iloc[0, 1]:.2f}, row by row {rows.iloc[2, 1]:.2f}",
-        rows.iloc[0, 1] >= rows.iloc[2, 1] - 0.02,
+        f"plausible {rows.iloc[0, 1]:.3f}, row by row {rows.iloc[2, 1]:.3f}",
+        rows.iloc[0, 1] >= rows.iloc[2, 1],
     )
     cost = seconds / asked
     check(f"cost {cost:.1f} x predict_uncertainty, bar {BAR_COST}", cost <= BAR_COST)
 
 
 def run_toy():
-    toy = make_mixed_toy(2000, random_state=0)
-    X, rng = toy.data, np.random.default_rng(0)
-    clue = CLUEExplainer(BayesianMLPClassifier(), random_state=0).fit(X, toy.target)
+    toy, rng = make_mixed_toy(2000, random_state=0), np.random.default_rng(0)
+    X = toy.data.assign(
+        colour=rng.choice(["red", "green"], 2000),
+        age=rng.normal(10, 3, 2000),
+        shelf=rng.normal(size=2000),
+    )
+    # At the default target rows are nearly a matter of chance: 0.67 nats.
+    clue = CLUEExplainer(
+        BayesianMLPClassifier(), target_uncertainty=0.5, random_state=0
+    ).fit(X, toy.target)
     drivers = clue.explain(X[clue.rejects(X)][:100]).drivers()
     print(drivers.round(3).to_string(index=False))
     # What the exact uncertainty moves by if a column gets the values of other rows.
@@ -303,8 +324,8 @@ def run_toy():
     known = sorted(known, key=known.get)[::-1]
     found = list(drivers["feature"])
     check(
-        f"first drivers {found[:2]}, known {known[:2]}",
-        set(found[:2]) == set(known[:2]),
+        f"first drivers {found[:3]}, known {known[:3]}",
+        set(found[:3]) == set(known[:3]),
     )
 
 
@@ -342,7 +363,7 @@ if __name__ == "__main__":
     parser.add_argument("--models", default=tempfile.gettempdir())
     parser.add_argument("--drivers", type=int, nargs="+", default=[1, 2, 5])
     parser.add_argument("--baselines", nargs="+", choices=BASELINES, default=BASELINES)
-    parser.add_argument("--level", type=int, default=1, help="of the noise")
+    parser.add_argument("--level", type=int, nargs="+", help="of the noise")
     parser.add_argument(
         "--only", choices=["wine", "synthetic", "groups", "toy", "cost"]
     )
@@ -355,8 +376,9 @@ if __name__ == "__main__":
             continue
         print(f"\n{part}")
         if part in BARS:
-            settings = options.level, options.baselines
-            run_localisation(part, options.drivers, seeds, store, *settings)
+            for level in options.level or ((1, 2) if part == "wine" else (1,)):
+                settings = level, options.baselines
+                run_localisation(part, options.drivers, seeds, store, *settings)
         elif part == "toy":
             run_toy()
         else:
