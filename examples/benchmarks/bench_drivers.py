@@ -20,8 +20,8 @@ Groups, on Credit: five changes of at most three columns, learned from 100 rejec
 training rows, for the rejected test rows, before any polish. Also: the first drivers of
 `make_mixed_toy` among columns without influence, and the CPU time of contributions.
 
-Wine is run at the noise levels 1 and 2. `--quick` runs one seed, `--only NAME` one
-part, `--models FOLDER` keeps fitted models.
+Wine is run at the noise levels 1 and 2. `--quick` runs one seed, `--seeds` others,
+`--only NAME` one part, `--models FOLDER` keeps fitted models.
 
     SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_drivers.py --quick
 """
@@ -360,6 +360,7 @@ def check(text, holds):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--models", default=tempfile.gettempdir())
     parser.add_argument("--drivers", type=int, nargs="+", default=[1, 2, 5])
     parser.add_argument("--baselines", nargs="+", choices=BASELINES, default=BASELINES)
@@ -370,7 +371,8 @@ if __name__ == "__main__":
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    store, seeds = Folder(options.models), range(1 if options.quick else 3)
+    store = Folder(options.models)
+    seeds = options.seeds[:1] if options.quick else options.seeds
     for part in ("wine", "synthetic", "groups", "toy", "cost"):
         if options.only not in (None, part):
             continue
