@@ -47,6 +47,10 @@ N_NEAR = 250
 # Changes that a new row is tried with at first: the nearest ones.
 FIRST = 2
 
+# Numbers that may be moved besides, to keep a row plausible.
+N_MOVES = 3
+FAR_AWAY = 1e9
+
 
 class Measured(NamedTuple):
     """What changes do to rows, each of shape (n_rows, n_changes)."""
@@ -233,18 +237,64 @@ class Trials:
         n_nearest = self.yardstick.stored.n_nearest
         blocks = zip(x.split(FEW), rows.split(FEW), gaps.split(FEW), strict=True)
         for there, which, gap in blocks:
-            which = which.numpy()
-            there, here = there.numpy(), self.x0[which]
-            distance = self._distance[which]
-            for j in np.flatnonzero((there != here).any(0)):
-                if j not in self._columns:
-                    self._columns[j] = self._stored[self._near, j]
-                values = self._columns[j][which]
-                distance += np.abs(there[:, j, None] - values)
-                distance -= np.abs(here[:, j, None] - values)
+            distance = self._distances(there.numpy(), which.numpy())
             distance.partition(n_nearest - 1, axis=1)
             gap[:] = torch.as_tensor(distance[:, :n_nearest].mean(1))
         return gaps
+
+    def _distances(self, x, rows):
+        """Distances to the training rows near by."""
+        x0, distance = self.x0[rows], self._distance[rows]
+        for j in np.flatnonzero((x != x0).any(0)):
+            if j not in self._columns:
+                self._columns[j] = self._stored[self._near, j]
+            values = self._columns[j][rows]
+            distance += np.abs(x[:, j, None] - values)
+            distance -= np.abs(x0[:, j, None] - values)
+        return distance
+
+    def draw_in(self, candidates):
+        """Move a few more numbers to where the nearest training rows have them.
+
+        Parameters
+        ----------
+        candidates : Candidates
+            Rows after changes. Those that are near and plausible enough stay.
+
+        Returns
+        -------
+        candidates : Candidates
+            With at most `N_MOVES` more numbers changed.
+        """
+        x, rows, unknown, gap = (values.clone() for values in candidates)
+        numbers = self.yardstick.problem.schema.numeric_index
+        is_free = (x == self.yardstick.problem.x0[rows]).numpy()
+        for _ in range(N_MOVES if self._near is not None else 0):
+            is_near = self.yardstick.is_near(Candidates(x, rows, unknown, gap))
+            (far,) = (~is_near).nonzero(as_tuple=True)
+            if not len(far):
+                break
+            here, which = x[far].numpy(), rows[far].numpy()
+            n_nearest = self.yardstick.stored.n_nearest
+            near = self._distances(here, which).argpartition(n_nearest - 1, axis=1)
+            near = np.take_along_axis(self._near[which], near[:, :n_nearest], 1)
+            around = self._stored[near][:, :, numbers]
+            middle = np.median(around, axis=1)
+            ways = [np.abs(at[:, None] - around) for at in (here[:, numbers], middle)]
+            saved = (ways[0] - ways[1]).mean(1)
+            saved[~is_free[far][:, numbers]] = -np.inf
+            # The shortest way that is enough, else what brings the row nearest.
+            wanted = (gap - self.yardstick.max_gap[rows])[far].numpy()[:, None]
+            length = np.abs(middle - here[:, numbers])
+            order = np.where(saved >= wanted, length - FAR_AWAY, -saved)
+            best = order.argmin(1)
+            everyone = np.arange(len(far))
+            here[everyone, numbers[best]] = middle[everyone, best]
+            is_free[far, numbers[best]] = False
+            with torch.no_grad():
+                x[far] = self.yardstick.problem.valid(torch.as_tensor(here), rows[far])
+            gap[far] = self.gaps(x[far], rows[far])
+        return Candidates(x, rows, unknown, gap)
 
     def measure(self, changes, is_worth=None):
         """Try each change on each row.
@@ -288,7 +338,7 @@ class Trials:
         )
         return Measured(distance, *(part.astype(bool) for part in others))
 
-    def best(self, changes):
+    def best(self, changes, draws_in=False):
         """The nearest good change of each row, else sure one, else the least unsure.
 
         The predictor is asked about the nearest first, and about no more than needed.
@@ -297,6 +347,10 @@ class Trials:
         ----------
         changes : ndarray of shape (n_changes, 2, n_encoded)
             What to try.
+
+        draws_in : bool, default=False
+            Whether to move other numbers as well where a change alone is less
+            plausible than asked.
 
         Returns
         -------
@@ -312,6 +366,9 @@ class Trials:
         rows = everyone.repeat(n_changes)
         unknown = torch.full((len(x),), torch.inf, dtype=x.dtype)
         tried = Candidates(x, rows, unknown, self.gaps(x, rows))
+        if draws_in:
+            tried = self.draw_in(tried)
+            x, unknown = tried.x, tried.uncertainty
         distance = yardstick.distance(x, rows)
         is_near = yardstick.is_near(tried).numpy()
         order = np.lexsort((distance.numpy(), ~is_near, rows.numpy()))

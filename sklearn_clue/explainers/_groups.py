@@ -435,7 +435,9 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
 
         polish : bool, default=True
             Whether to take back whatever part of the common change a row does not
-            need to become sure.
+            need to become sure, and to move up to three other numbers to where similar
+            training rows have them, if the common change alone is less plausible than
+            the explainer demands.
 
         contributions : bool, default=True
             Whether to tell how much each change lowers the uncertainty.
@@ -534,11 +536,22 @@ class CommonChanges:
             yardstick = trials.yardstick
             is_sure = tried.uncertainty <= self.target
             is_good = yardstick.is_good(tried)
+            if self.is_polished and not is_good.all():
+                tried = self._draw_in(problem.take(unsure), tried, ~is_good)
             x = self._finish(yardstick, tried, before[unsure])
             values = choice, x, is_sure, is_good, yardstick.n_judged
             for array, value in zip(found, values, strict=True):
                 array[unsure] = value
         return found
+
+    def _draw_in(self, problem, tried, is_open):
+        """Keep rows plausible by moving other numbers, where that is all they lack."""
+        (open_rows,) = is_open.nonzero(as_tuple=True)
+        trials = self.make_trials(problem.take(open_rows))
+        _, others = trials.best(self.changes, draws_in=True)
+        is_good = trials.yardstick.is_good(others)
+        rows = open_rows[is_good]
+        return replaced(tried, rows, others.keep(is_good)._replace(rows=rows))
 
     def _finish(self, yardstick, tried, before):
         """Undo changes that make rows less sure, and polish the others."""
