@@ -93,6 +93,9 @@ class Yardstick:
     max_distance : float or None, default=None
         Largest l1 distance in encoded space.
 
+    own_gaps : ndarray of shape (n_rows,) or None, default=None
+        Mean distances of the rows to their five nearest training rows, if known.
+
     Attributes
     ----------
     target, max_gap, max_distance : Tensor of shape (n_rows,)
@@ -122,6 +125,7 @@ class Yardstick:
         demand=None,
         max_distance=None,
         margin=MARGIN,
+        own_gaps=None,
     ):
         self.problem, self.stored = problem, stored
         x0 = problem.x0
@@ -133,7 +137,9 @@ class Yardstick:
         self.target = x0.new_full((len(x0),), target)
         most = torch.inf if max_distance is None else max_distance
         self.max_distance = x0.new_full((len(x0),), most)
-        self._read_demand(0.0 if stored is None or demand is None else demand, margin)
+        if stored is None or demand is None:
+            demand = 0.0
+        self._read_demand(demand, margin, own_gaps)
         # Each block of encoded positions belongs to a column.
         self.columns = list(problem.schema)
         self.belongs = torch.zeros(len(self.columns), x0.shape[1], dtype=torch.bool)
@@ -145,11 +151,11 @@ class Yardstick:
         digits = torch.Generator().manual_seed(0)
         self._digits = torch.randint(2**62, x0.shape[1:], generator=digits)
 
-    def _read_demand(self, demand, margin):
+    def _read_demand(self, demand, margin, gaps):
         """Turn a plausibility into the largest gap that has it."""
         x0 = self.problem.x0
         if demand == "row":
-            gap = self.gaps(x0)
+            gap = self.gaps(x0) if gaps is None else torch.as_tensor(gaps)
             self.demand = self.shares(gap).clamp(max=0.5)
             typical = self.stored.widest_gaps(np.full(len(x0), 0.5))
             self.demanded_gap = torch.maximum(gap, torch.as_tensor(typical))
