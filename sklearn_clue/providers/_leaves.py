@@ -1,15 +1,15 @@
-"""What training rows say about the nodes of trees that were fitted on others.
+"""What training rows say about the nodes of trees, beyond what the trees say.
 
-A tree that is grown until its leaves are pure is sure of everything, and as sure far
-away from all rows as among them. Rows that it has not seen tell how mixed its leaves
-really are, and the boxes that rows span tell where it has no grounds to answer.
+A tree that is grown until its leaves are pure is sure of everything, and surest at the
+rows that it knows by heart: a search for sure rows would end at these, wherever they
+are. Drawn towards the nodes above it, what a leaf says is that of its surroundings.
 
-The entropy of a forest's own probabilities finds errors among new rows better than
-these coarse mixtures do (areas of 0.92 and 0.86 on breast cancer, 0.93 and 0.83 on
-digits). But it falls to nothing at every training row that the trees know by heart, and
-a search for sure rows would end at these, wherever they are.
+The tree is also as sure far away from all rows as among them. Rows that it has not seen
+tell how mixed its leaves really are, and the boxes that rows span tell where it has no
+grounds to answer.
 """
 
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,13 @@ from sklearn.utils import gen_batches
 # correlation of the aleatoric part with the known one was 0.89, 0.88 and 0.85 at 5, 10
 # and 20, and fewer rows have too little to say about several classes.
 MIN_ROWS = 10
+
+# What a leaf says beyond the node above it counts as if so many rows of that node said
+# that there is no difference. On new rows the total of default forests finds errors by
+# a mean area of 0.77, 0.79, 0.79 and 0.78 at 0, 10, 20 and 40 (the mixed toy, breast
+# cancer, digits, COMPAS, Credit). At 0 the answers of a search on the toy lose 3 % of
+# the entropy in truth that the forest says they lose, at 20 they lose 40 %.
+SHRINKAGE = 20
 
 # How far a box reaches beyond its rows, in mean gaps between them: the next row of the
 # same kind is outside of the rows so far now and then.
@@ -50,19 +57,21 @@ class Nodes(NamedTuple):
     high: np.ndarray
     mean: np.ndarray  # of the targets, or of the indicators of the classes
     spread: np.ndarray  # entropy or variance of its targets
-    leaf_spread: np.ndarray  # the same within its leaves, averaged over its rows
 
 
 class Leaves:
-    """Judge rows by what the trees of a forest have not seen.
+    """Judge rows by the leaves that they fall into.
 
-    Every tree sends a row to a leaf, and the mixture of targets there, among training
-    rows that are new to the tree, is what the tree says. Leaves of few such rows are
-    merged into their ancestors. A row outside of the box which the rows of its leaf
-    span might belong to any leaf of the smallest node around it: that the tree cannot
-    tell is a lack of knowledge, and the mean spread within those leaves is noise. Boxes
-    are about the columns that led to the leaf: in some other column of many, nearly
-    every row is outside of any ten.
+    The total is the entropy, or the variance, of what the trees say together, after
+    each of them was drawn towards the nodes above its leaf (hierarchical shrinkage,
+    Agarwal et al., 2022).
+
+    Which share of it is noise, rows tell that are new to a tree. The mixture of their
+    targets in a leaf is noise; leaves of few such rows are merged into their ancestors.
+    A row outside of the box which the rows of its leaf span might belong to any leaf of
+    the smallest node around it: that the tree cannot tell is a lack of knowledge, and
+    none of it is noise. Boxes are about the columns that led to the leaf: in some other
+    column of many, nearly every row is outside of any ten.
 
     Parameters
     ----------
@@ -78,26 +87,26 @@ class Leaves:
     targets : ndarray of shape (n_samples, n_columns)
         Indicators of classes, or numbers.
 
-    is_classification : bool
-        Which of the two.
+    values : list of ndarray or None, default=None
+        Probabilities of classes in the nodes of each tree; None for numbers.
     """
 
-    def __init__(self, members, seen, X, targets, is_classification):
-        self.is_classification = is_classification
+    def __init__(self, members, seen, X, targets, values=None):
+        self.is_classification = values is not None
         X = np.asarray(X, dtype=np.float32)  # as trees take them
+        if values is None:
+            values = map(_node_moments, members, seen, repeat(X), repeat(targets))
+        self.shrunk = np.concatenate(list(map(_shrunk, members, values)))
         self.nodes = _joined_nodes(
-            _read_nodes(member, rows, X, targets, is_classification)
+            _read_nodes(member, rows, X, targets, self.is_classification)
             for member, rows in zip(members, seen, strict=True)
         )
 
-    def judge(self, X, leaves, is_asked=None):
-        """Tell the spread of the targets at rows, and how much of it is noise.
+    def total(self, leaves, is_asked=None):
+        """Tell how unsure the trees are together.
 
         Parameters
         ----------
-        X : ndarray of shape (n_rows, n_features)
-            The rows.
-
         leaves : ndarray of shape (n_trees, n_rows)
             The leaf of each tree that a row falls into, as `leaves_of` tells.
 
@@ -109,36 +118,56 @@ class Leaves:
         -------
         total : ndarray of shape (n_rows,)
             Entropies in nats, or variances.
+        """
+        said = self.shrunk[leaves]
+        if is_asked is None:
+            said = said.mean(0)
+        else:
+            said = (is_asked[:, :, None] * said).sum(0) / is_asked.sum(0)[:, None]
+        if self.is_classification:
+            return entr(said.clip(min=0)).sum(1)
+        return (said[:, -1] - np.square(said[:, :-1]).sum(1)).clip(min=0)
 
-        aleatoric : ndarray of shape (n_rows,)
-            The part within leaves.
+    def noise(self, X, leaves, is_asked=None):
+        """Tell which share of the total is noise, as new rows know it.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            The rows.
+
+        leaves, is_asked : as `total` takes them
+            Where they fall, and who answers.
+
+        Returns
+        -------
+        share : ndarray of shape (n_rows,)
+            Of entropies or variances, between 0 and 1.
         """
         X = np.asarray(X, dtype=np.float32)
-        total, aleatoric = np.empty(len(X)), np.empty(len(X))
+        share = np.empty(len(X))
         # What is looked up for the rows of a block should fit the cache.
         n_block = max(CACHE // (X.shape[1] * len(leaves)), 2)
         for rows in gen_batches(len(X), n_block, min_batch_size=2):
             weights = np.ones(leaves[:, rows].shape)
             if is_asked is not None:
                 weights = is_asked[:, rows].astype(np.float64)
-            total[rows], aleatoric[rows] = self._judge(
-                X[rows], leaves[:, rows], weights
-            )
-        return total, aleatoric
+            share[rows] = self._noise(X[rows], leaves[:, rows], weights)
+        return share
 
-    def _judge(self, X, leaves, weights):
-        means, spreads, aleatoric = _ask(self.nodes, X, leaves)
+    def _noise(self, X, leaves, weights):
+        means, spreads, within = _ask(self.nodes, X, leaves)
         weights = weights / weights.sum(0)
         mean = (weights[:, :, None] * means).sum(0)
-        aleatoric = (weights * aleatoric).sum(0)
+        noise = (weights * within).sum(0)
         if self.is_classification:
             total = entr(mean).sum(1)
         else:
             disagreement = np.square(means - mean).sum(2)
             total = (weights * (spreads + disagreement)).sum(0)
-        # A leaf's variance is divided by one less than its rows, and may exceed that
-        # of all leaves together by a little.
-        return total, np.minimum(aleatoric, total)
+        # Rows that are all alike are not unsure, and none of it is noise.
+        share = np.divide(noise, total, where=total > 0, out=np.zeros_like(total))
+        return share.clip(max=1)  # but for rounding
 
 
 def leaves_of(members, X):
@@ -215,8 +244,6 @@ def _read_nodes(member, seen, X, targets, is_classification):
     else:
         gaps = np.square(targets[below] - np.repeat(mean, n_rows, axis=0)).sum(1)
         spread = np.add.reduceat(gaps, starts) / np.maximum(n_rows - 1, 1)
-    within = spread[trusted[tree.apply(X)]]
-    leaf_spread = np.add.reduceat(within[below], starts) / n_rows
     # Missing values span nothing: `fmin` passes over them.
     low, high = np.fmin.reduceat(X[below], starts), np.fmax.reduceat(X[below], starts)
     margin = MARGIN * (high - low) / np.maximum(n_rows - 1, 1)[:, None]
@@ -228,7 +255,28 @@ def _read_nodes(member, seen, X, targets, is_classification):
             _spread_out(end, columns, n_columns, value)
             for end, value in ((low, -np.inf), (high, np.inf))
         )
-    return Nodes(trusted, place[parent[kept]], low, high, mean, spread, leaf_spread)
+    return Nodes(trusted, place[parent[kept]], low, high, mean, spread)
+
+
+def _node_moments(member, seen, X, targets):
+    """Means of targets, and of their squared length, in the nodes of a tree."""
+    tree, columns = member
+    path = sparse.csr_array(tree.decision_path(_columns_of(X[seen], columns)))
+    squares = np.square(targets[seen]).sum(1, keepdims=True)
+    sums = path.T @ np.concatenate([targets[seen], squares], axis=1)
+    return sums / path.sum(0)[:, None]
+
+
+def _shrunk(member, values):
+    """Values of the nodes of a tree, each step down the tree shortened."""
+    tree = member.tree.tree_
+    above = _parents(tree)
+    share = 1 / (1 + SHRINKAGE / tree.n_node_samples[above])
+    step = share[:, None] * (values - values[above])  # none for the root
+    while above.any():  # the way from the root doubles
+        step = step + step[above]
+        above = above[above]
+    return values[0] + step
 
 
 def _columns_of(X, columns):
@@ -286,7 +334,7 @@ def _nearest_ancestor(is_wanted, parent):
 
 
 def _ask(nodes, X, leaves):
-    """Means, spreads, and spreads within leaves, at the nodes that trees trust."""
+    """Means and spreads at the nodes that trees trust, and spreads in leaves alone."""
     start = nodes.trusted[leaves]
     node = start.copy()
     is_outside = (X < nodes.low[node]) | (X > nodes.high[node])
@@ -301,6 +349,5 @@ def _ask(nodes, X, leaves):
         rows = X[row]
         is_outside = ((rows < nodes.low[at]) | (rows > nodes.high[at])).any(1)
         tree, row = tree[is_outside], row[is_outside]
-    is_leaf = node == start
-    within = np.where(is_leaf, nodes.spread[node], nodes.leaf_spread[node])
-    return nodes.mean[node], nodes.spread[node], within
+    spread = nodes.spread[node]
+    return nodes.mean[node], spread, np.where(node == start, spread, 0.0)
