@@ -654,6 +654,19 @@ def test_a_single_row_is_judged_to_the_last_digit(toy, forests):
         assert_array_equal(said, prediction[:1])
 
 
+def test_who_wants_the_total_gets_the_same_total(toy, forests):
+    regressor = RandomForestRegressor(20, random_state=0).fit(X, NUMBERS)
+    of_numbers = as_provider(regressor)
+    asked = [(provider, toy.data) for provider in forests]
+    asked += [(as_provider(GaussianNB().fit(X, LABELS)), X), (of_numbers, X)]
+    asked += [(as_provider(regressor), X)]
+    assert of_numbers.learn(X, NUMBERS)
+    for provider, rows in asked:
+        for some in (rows[:1], rows[:7]):
+            known = provider.uncertainty_of_rows(some)[0].total
+            assert_array_equal(provider.total_of_rows(some), known)
+
+
 def test_columns_that_a_forest_does_not_use_do_not_make_it_unsure():
     rng = np.random.default_rng(0)
     rows, new = rng.normal(size=(2, 300, 30))

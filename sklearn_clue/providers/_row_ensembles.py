@@ -239,6 +239,14 @@ class TreesRows(RowsProvider):
             return Uncertainty(*(part[:1] for part in parts)), mean[:1]
         return self._judge(rows)
 
+    def total_of_rows(self, X):
+        """See `RowsProvider.total_of_rows`."""
+        if self.leaves is None:
+            return super().total_of_rows(X)
+        leaves = leaves_of(self.members, as_numbers(X))
+        total = self.leaves.total(leaves)
+        return total if self.is_classification else np.sqrt(total)
+
     def _checked(self, X):
         """Rows as a forest checks them, names of columns included."""
         if not hasattr(self.model, "apply"):

@@ -64,6 +64,21 @@ class RowsProvider:
             np.asarray(prediction, dtype=np.float64)
         )
 
+    def total_of_rows(self, X):
+        """Tell the total uncertainty of rows alone, which may take less.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_rows, n_features)
+            Rows like those that `uncertainty_of_rows` has taken.
+
+        Returns
+        -------
+        total : ndarray of shape (n_rows,)
+            To the last bit as `uncertainty_of_rows` tells it.
+        """
+        return self.uncertainty_of_rows(X)[0].total
+
     def uncertainty(self, x):
         """Judge rows that are numbers throughout; see `UncertaintyProvider`."""
         rows = x.detach().cpu().numpy()
@@ -406,6 +421,10 @@ class StepsRows(RowsProvider):
 
     def _answer(self, X):
         return self.provider.uncertainty_of_rows(self._transform(X))
+
+    def total_of_rows(self, X):
+        """See `RowsProvider.total_of_rows`."""
+        return self.provider.total_of_rows(self._transform(X))
 
     def learn(self, X, y):
         """See `RowsProvider.learn`."""
