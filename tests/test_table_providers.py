@@ -522,12 +522,12 @@ def test_what_a_leaf_says_is_drawn_towards_the_nodes_above_it():
     assert_array_equal(forest[0].tree_.n_node_samples, [40, 12, 28, 20, 8])
     provider = as_provider(forest)
     assert provider.learn(rows, y)
-    # Steps from 40 rows count two thirds, and those from 28 rows 28 of 48.
-    root, middle = 1 / 2, 1 / 2 + 2 / 3 * (20 / 28 - 1 / 2)
+    # Steps from 40 rows count 40 of 46, and those from 28 rows 28 of 34.
+    root, middle = 1 / 2, 1 / 2 + 40 / 46 * (20 / 28 - 1 / 2)
     second = [
-        root + 2 / 3 * (0 - root),
-        middle + 28 / 48 * (1 - 20 / 28),
-        middle + 28 / 48 * (0 - 20 / 28),
+        root + 40 / 46 * (0 - root),
+        middle + 28 / 34 * (1 - 20 / 28),
+        middle + 28 / 34 * (0 - 20 / 28),
     ]
     told = provider.uncertainty_of_rows([[0.0], [1.0], [2.0]])[0].total
     assert_allclose(told, [entr(p) + entr(1 - p) for p in second])

@@ -298,33 +298,34 @@ class TreesRows(RowsProvider):
             return False
         if self.leaves is not None:
             return True  # the same rows again
-        if self.is_classification:
-            targets = np.asarray(y).reshape(-1, 1) == self.model.classes_
-            if not targets.any(1).all():
-                return False
-            n_classes = len(self.model.classes_)
-            values = [_node_mean(member.tree, n_classes) for member in self.members]
-        else:
-            targets, values = as_columns(y), None
-        targets = targets.astype(np.float64)
-        self.leaves = Leaves(self.members, seen, X, targets, values)
+        targets = self._targets(y)
+        if self.is_classification and not targets.any(1).all():
+            return False
+        self.leaves = Leaves(self.members, seen, X, targets, self.is_classification)
         return True
+
+    def _targets(self, y):
+        """Indicators of classes, or numbers."""
+        if not self.is_classification:
+            return as_columns(y)
+        is_class = np.asarray(y).reshape(-1, 1) == self.model.classes_
+        return is_class.astype(np.float64)
 
     def out_of_bag(self, X, y):
         """See `RowsProvider.out_of_bag`."""
         if not self.learn(X, y):
             return None
-        X = as_numbers(X)
-        is_unseen = unseen_rows(self.model.estimators_samples_, len(X))
+        X, seen = as_numbers(X), self.model.estimators_samples_
+        is_unseen = unseen_rows(seen, len(X))
         # Noise is told by rows that a tree has not seen. So a row is new to what is
         # known of a tree that has seen it, unless the tree has seen all rows.
         is_new = ~is_unseen & is_unseen.any(1, keepdims=True)
         rows = np.flatnonzero(is_unseen.any(0) & is_new.any(0))
         if not len(rows):
             return None
-        X = X[rows]
+        total = self.leaves.unseen_total(self.members, seen, X, self._targets(y))
+        total, X = total[rows], X[rows]
         leaves = leaves_of(self.members, X)
-        total = self.leaves.total(leaves, is_unseen[:, rows])
         return self._as_parts(total, self.leaves.noise(X, leaves, is_new[:, rows]))
 
 

@@ -151,11 +151,12 @@ def check_probabilities(name, proba):
 
 def check_finite(name, parts, prediction):
     """Refuse answers that are no numbers."""
-    for what, values in (("prediction", prediction), ("uncertainty", parts.total)):
+    answers = (("a prediction", prediction), ("an uncertainty", parts.total))
+    for what, values in answers:
         is_bad = ~np.isfinite(values).reshape(len(values), -1).all(1)
         if is_bad.any():
             raise ValueError(
-                f"{name} answers with a {what} that is not finite for "
+                f"{name} answers with {what} that is not finite for "
                 f"{is_bad.sum()} of {len(is_bad)} rows, the first of them row "
                 f"{np.argmax(is_bad)}: got {values[np.argmax(is_bad)]}. Look at these "
                 "rows, or take a model that answers about all of them."
