@@ -57,6 +57,7 @@ from sklearn_clue.providers import (
 )
 from sklearn_clue.uncertainty import (
     Uncertainty,
+    decompose_entropy,
     weights_of_parts,
 )
 
@@ -512,6 +513,11 @@ class BaseUncertaintyExplainer(
     def _describe(self, trade_off, problem, before, after):
         """Give what explanations say of rows before and after, by name."""
         if not self.is_classification_:
+            return {}
+        # Forests judge by rows that a tree has not seen, and predict by those it has:
+        # such probabilities would contradict the entropy beside them.
+        own = decompose_entropy(before.prediction[None])
+        if not np.allclose(own.total, before.parts.total, atol=0.01):
             return {}
         return {
             "classes": self.classes_,
