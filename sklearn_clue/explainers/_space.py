@@ -89,6 +89,7 @@ class EncodedSpace:
     """
 
     fill_missing = False
+    _numbers = None  # in files that were saved without
 
     def __init__(self, steps, encoder, X, immutable_features, feature_ranges):
         self.steps = steps
