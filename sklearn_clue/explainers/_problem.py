@@ -216,12 +216,12 @@ class SearchProblem:
         """
         if self._tables is None:
             return judge(self.provider, x)
+        return as_tensors(*self.provider.uncertainty_of_rows(self._table_of(x, rows)))
+
+    def _table_of(self, x, rows):
+        """The very rows that the user would get."""
         space, shown = self._tables
-        # The very rows that the user would get.
-        table = space.decode(
-            x.numpy(), take(shown, rows.numpy()), self.x0[rows].numpy()
-        )
-        return as_tensors(*self.provider.uncertainty_of_rows(table))
+        return space.decode(x.numpy(), take(shown, rows.numpy()), self.x0[rows].numpy())
 
     def weigh(self, parts):
         """The uncertainty to lower, a weighted sum of its parts."""
@@ -229,6 +229,10 @@ class SearchProblem:
 
     def uncertainty(self, x, rows):
         """Ask about valid rows for the uncertainty to lower."""
+        # Who wants the total need not pay for its parts.
+        if self._tables is not None and tuple(self.weights) == (1, 0, 0):
+            total = self.provider.total_of_rows(self._table_of(x, rows))
+            return torch.as_tensor(total)
         return self.weigh(self.judge(x, rows)[0])
 
     @property

@@ -99,6 +99,7 @@ class EncodedSpace:
 
     fill_missing = False
     lattices: dict = {}  # of explainers that were saved before there were any
+    _numbers = None  # in files that were saved without
 
     def __init__(
         self, steps, encoder, X, immutable_features, feature_ranges, unread=()
@@ -115,6 +116,7 @@ class EncodedSpace:
         self.display_schema = self._schema_of_display(X)
         self.is_columnwise = self._works_by_column(X)
         self._unused = self._find_unused(X, unread)
+        self._numbers = self._read_numbers()
         self._is_rising, self._range = self._find_range(X)
         self._read_constraints(None, None)
         self._possible, self.lattices = self._find_possible(X)
@@ -198,6 +200,8 @@ class EncodedSpace:
         X_decoded : {ndarray, DataFrame}
             Like X.
         """
+        if self._is_plain(X):
+            return self._decode_numbers(x, X, x0)
         rows = x if self.encoder is None else self.encoder.inverse_transform(x)
         if self.is_invertible:
             for step, is_undone in zip(
@@ -230,6 +234,47 @@ class EncodedSpace:
         for j in self._immutable:
             cells[j] = own[j]
         return _tables.with_columns(X, dict(enumerate(cells)))
+
+    def _is_plain(self, X):
+        """Whether rows are floats throughout, without gaps, and no step comes first."""
+        if self._numbers is None or not _tables.holds_floats(X):
+            return False
+        return not np.isnan(np.asarray(X)).any()
+
+    def _decode_numbers(self, x, X, x0):
+        """What `decode` does, for all columns at once: searches ask for it often."""
+        own, (center, scale, decimals, low, high) = np.asarray(X), self._numbers
+        cells = x * scale + center
+        for places in np.unique(decimals[decimals >= 0]):
+            is_rounded = decimals == places
+            cells[:, is_rounded] = np.round(cells[:, is_rounded], places)
+        cells = np.where(np.abs(x - x0) <= 1e-9, own, cells)
+        cells[:, self._unused] = own[:, self._unused]
+        is_open = [j for j, pair in self._ranges.items() if not isinstance(pair, str)]
+        low, high = np.minimum(low, own), np.maximum(high, own)
+        low[:, is_open], high[:, is_open] = -np.inf, np.inf
+        cells = cells.clip(low, high)
+        for j, bounds in self._bounds(X, own.T).items():
+            cells[:, j] = _clip(cells[:, j], *bounds)
+        cells[:, self._immutable] = own[:, self._immutable]
+        return _tables.with_cells(X, cells)
+
+    def _read_numbers(self):
+        """Centres, scales, decimals and ranges, if all columns are plain numbers."""
+        if self.steps or not isinstance(unfrozen(self.encoder), TabularEncoder):
+            return None
+        columns, facts = list(self.schema), []
+        for column in columns:
+            is_number = column.kind == "number" and column.low is not None
+            if not is_number or column.has_gap or column.is_integer or column.unit:
+                return None
+            places = -1 if column.decimals is None else column.decimals
+            ends = column.low, column.high
+            facts.append((column.center, column.scale, places, *ends))
+        center, scale, decimals, low, high = np.array(facts, dtype=float).T
+        if max(np.abs(low).max(), np.abs(high).max()) > 1e100:
+            return None  # the encoder takes care not to leave the numbers
+        return center, scale, decimals.astype(int), low, high
 
     def _works_by_column(self, X):
         """Whether each column of the table has its own stretch of encoded space."""

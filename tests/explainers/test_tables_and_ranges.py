@@ -35,7 +35,7 @@ from sklearn_clue import (
 )
 from sklearn_clue.encoding import TabularEncoder
 from sklearn_clue.exceptions import EncodingMismatchError
-from sklearn_clue.explainers._space import unread_columns
+from sklearn_clue.explainers._space import EncodedSpace, unread_columns
 
 pl = pytest.importorskip("polars")
 
@@ -538,3 +538,36 @@ def test_values_with_more_decimals_than_in_training_stay(steps):
     assert (is_same | possible).all().all()
     # A column that need not change is not rounded on the side.
     assert is_same.any(axis=1).mean() > 0.5
+
+
+@pytest.mark.parametrize("container", ["array", "frame"])
+def test_tables_of_floats_are_decoded_at_once(container, monkeypatch):
+    # Decimals, long numbers, and rows outside of the training range.
+    rng = np.random.default_rng(0)
+    X = np.column_stack(
+        [rng.normal(size=60).round(2), 1e6 * rng.normal(size=60), rng.poisson(3, 60)]
+    ).astype(float)
+    X = pd.DataFrame(X, columns=list("abc")) if container == "frame" else X
+    ranges = [None, {0: (-0.5, 0.25)}, {1: "increase", 2: "decrease"}]
+    for immutable, allowed in zip([None, [2], [0]], ranges, strict=True):
+        allowed = allowed and {list("abc")[j]: v for j, v in allowed.items()}
+        immutable = immutable and [list("abc")[j] for j in immutable]
+        if container == "array":
+            allowed = allowed and {"abc".index(name): v for name, v in allowed.items()}
+            immutable = immutable and ["abc".index(name) for name in immutable]
+        encoder = TabularEncoder().fit(X[:40])
+        space = EncodedSpace([], encoder, X[:40], immutable, allowed)
+        x0 = space.encode(X)
+        x = np.where(rng.random(x0.shape) < 0.3, x0, x0 + rng.normal(size=x0.shape))
+        at_once = space.decode(x, X, x0)
+        with monkeypatch.context() as patch:
+            patch.setattr(EncodedSpace, "_is_plain", lambda self, X: False)
+            one_by_one = space.decode(x, X, x0)
+        assert type(at_once) is type(one_by_one) is type(X)
+        np.testing.assert_array_equal(at_once, one_by_one)
+        if container == "frame":
+            pd.testing.assert_frame_equal(at_once, one_by_one)
+    # A gap, or whole numbers, take the long way.
+    assert space._is_plain(X) and not space._is_plain(X.astype(int))
+    X[:1] = np.nan
+    assert not space._is_plain(X)
