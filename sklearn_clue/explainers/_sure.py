@@ -31,8 +31,8 @@ from sklearn_clue.explainers._yardstick import (
 # Candidates of a row and proposer that columns are put back of, by slopes; the best
 # candidates of a row, besides the best of each proposer, that are brought nearer by
 # rough slopes; those that are brought nearer by slopes of all draws, and polished.
-N_PUT_BACK = 4
-N_APPROACH = 3
+N_PUT_BACK = 5
+N_APPROACH = 4
 N_STEPS_ROUGH = 6
 N_LAST = 2
 N_STEPS = 5
@@ -193,7 +193,8 @@ class _Search:
         yardstick, rows = self.yardstick, self.rows
         x, uncertainty, positions = yardstick.stored.nearest_sure(
             yardstick.problem.x0[rows].numpy(),
-            float(yardstick.target[0]),
+            # Where no training row is sure, the least unsure one has to do.
+            max(float(yardstick.target[0]), yardstick.stored.uncertainty.min()),
             n_neighbors,
             yardstick.max_gap[rows].numpy(),
         )

@@ -50,6 +50,9 @@ class RowsProvider:
 
     def uncertainty_of_rows(self, X):
         """Judge rows of a table; see `TableProvider`."""
+        if isinstance(X, np.ndarray) and self.feature_names is not None:
+            # The table that the model was fitted on had names. Objects may be numbers.
+            X = pd.DataFrame(X, columns=self.feature_names).infer_objects()
         parts, prediction = self._answer(X)
         if len(prediction) != n_rows(X):
             raise ValueError(
@@ -66,11 +69,7 @@ class RowsProvider:
 
     def uncertainty(self, x):
         """Judge rows that are numbers throughout; see `UncertaintyProvider`."""
-        rows = x.detach().cpu().numpy()
-        if self.feature_names is not None:
-            # The table that the model was fitted on had names.
-            rows = pd.DataFrame(rows, columns=self.feature_names)
-        parts, prediction = self.uncertainty_of_rows(rows)
+        parts, prediction = self.uncertainty_of_rows(x.detach().cpu().numpy())
         parts = Uncertainty(*(torch.as_tensor(part) for part in parts))
         return parts, torch.as_tensor(prediction)
 
