@@ -8,10 +8,15 @@ with what was measured.
     SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_sure.py law wine credit \
         --seeds 0 1 2 --cache FOLDER --output lines.csv
 
-`--cache` keeps the fitted models, and `--output` the lines of all runs so far: tables
-and bars are about all that the file holds, so datasets can be run one by one, and
-`--show` runs nothing. `adult`, `german`, `concrete` and `titanic` are read from the
-folder `more` beside the paper's data. Methods, and the demand of plausibility:
+`--cache` keeps the fitted models in a folder, one file per dataset, seed and settings
+of the fit: a second run with it only explains, and `--fit` does no more than to fill
+it. For experiments with a search, `Bench("credit", 0, 40, FOLDER)` has the models, the
+rows to explain and a fitted explainer at once.
+
+`--output` keeps the lines of all runs so far: tables and bars are about all that the
+file holds, so datasets can be run one by one, and `--show` runs nothing. `adult`,
+`german`, `concrete` and `titanic` are read from the folder `more` beside the paper's
+data. Methods, and the demand of plausibility:
 
 - `CLUE` and `neighbors`, with the demand `row` and without;
 - `only ...`: CLUE with one of its proposers, without the demand;
@@ -458,6 +463,7 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--rows", type=int, default=60)
     parser.add_argument("--cache", metavar="FOLDER", help="keeps fitted models")
+    parser.add_argument("--fit", action="store_true", help="only fill the folder")
     parser.add_argument("--output", metavar="FILE", type=Path, help="keeps lines")
     parser.add_argument("--ufido", action="store_true", help="U-FIDO as well")
     parser.add_argument("--picture", metavar="FILE", help="of ten digits")
@@ -469,12 +475,19 @@ def main():
     lines = []
     for name in [] if args.show else args.names or [*NAMES, IMAGES]:
         for seed in args.seeds:
+            if args.fit:
+                models = load_models(name, seed, args.cache)
+                if args.ufido and name != IMAGES:
+                    load_imputer(name, seed, models, args.cache)
+                continue
             bench = Bench(name, seed, args.rows, args.cache)
             lines += bench.run(args.ufido)
             if args.picture and name == IMAGES:
                 draw_digits(bench.found["CLUE", None], args.picture)
             table = keep(lines, args.output)
             print(f"{name}, seed {seed}: done", flush=True)
+    if args.fit:
+        return
     if args.show:
         table = pd.read_csv(args.output, keep_default_na=False, na_values=[""])
     show(table)
