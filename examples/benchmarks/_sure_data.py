@@ -174,12 +174,17 @@ def kept(folder, name, estimators, fit):
     A file is of the settings of these estimators and of this version of the package
     and of torch. Within a version under development the folder is yours to empty.
     """
-    if folder is None:
-        return fit()
     settings = [each.get_params() for each in estimators]
     key = joblib.hash([settings, sklearn_clue.__version__, torch.__version__])
-    path = Path(folder) / f"{name}-{estimators[-1].random_state}-{key[:8]}.joblib"
+    return made_once(folder, f"{name}-{estimators[-1].random_state}-{key[:8]}", fit)
+
+
+def made_once(folder, name, make):
+    """What a function makes, from a file if there is a folder that has it."""
+    if folder is None:
+        return make()
+    path = Path(folder) / f"{name}.joblib"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        joblib.dump(fit(), path)
+        joblib.dump(make(), path)
     return joblib.load(path)

@@ -155,8 +155,8 @@ def compare(name, seed, scale, memory):
         yield line(name, seed, scale, method, models)
 
 
-if __name__ == "__main__":
-    figures = ["d_NN2", "gain", "ratio", "known"]
+def main():
+    figures = ["d_NN2", "gain", "ratio", "known", "ratio of means"]
     lines = run(__doc__, compare)
     by_method = lines.groupby(["dataset", "method"], sort=False)
     table = by_method[figures].mean()
@@ -167,3 +167,7 @@ if __name__ == "__main__":
             for data, how in table.index
         ]
     print(table.round(3).to_string())
+
+
+if __name__ == "__main__":
+    main()
