@@ -247,7 +247,7 @@ def gather(explanation):
             {
                 "name": str(column.name),
                 "kind": column.kind,
-                "decimals": _decimals(column),
+                "decimals": decimals_of(column),
             }
             for column in explanation.schema
         ],
@@ -418,7 +418,7 @@ def _candidate_facts(explanation):
     return facts
 
 
-def _decimals(column):
+def decimals_of(column):
     """Digits after the point that show a hundredth of the spread of a number."""
     if column.kind == "category" or column.scale is None or column.unit is not None:
         return None

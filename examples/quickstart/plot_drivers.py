@@ -54,8 +54,9 @@ groups = GroupExplainer.from_explanation(
 print(groups.summary())
 
 # %%
-# New rows need no search of their own: each gets the best of the common changes, and
-# what it does not need of it is taken back.
+# New rows need no search of their own: each gets the best of the common changes. What
+# it does not need of it is taken back, and a few other numbers move where it would not
+# be plausible else.
 
 new = X_test[explainer.rejects(X_test)]
 common = groups.explain(new)
@@ -69,5 +70,5 @@ for name, each in (("common changes", common), ("row by row", alone)):
 
 # %%
 # Four changes settle most of the new rows. The price shows in the last figure: a change
-# that is made for many does not look at what is plausible for the one. Where that
-# matters, explain row by row.
+# that is made for many is not plausible for each of them. Where that matters, explain
+# row by row.

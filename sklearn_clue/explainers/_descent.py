@@ -15,6 +15,11 @@ from sklearn_clue.explainers._yardstick import TOLL, join, replaced
 REACH = 1.0
 GROW, SHRINK = 1.5, 0.5
 
+# A step that makes a good candidate cheaper by less than this share is an idle one, and
+# after so many of them it is done.
+STALL = 0.01
+N_IDLE = 2
+
 # Halvings of the multipliers of the two bounds, and their ranges in decades.
 N_HALVINGS = 8
 N_HALVINGS_GAP = 5
@@ -52,6 +57,9 @@ def approach(yardstick, candidates, n_steps):
     seen, starts = [here], [torch.arange(len(here.rows))]
     reach = torch.full_like(here.gap, REACH)
     excess = torch.zeros_like(reach)
+    least = yardstick.cost(here.x, here.rows)
+    least[~yardstick.is_good(here)] = torch.inf
+    n_idle = torch.zeros_like(here.rows)
     # In a table of categories alone there is no way to walk.
     active = torch.arange(len(reach) if yardstick.number_positions.any() else 0)
     for _ in range(n_steps):
@@ -78,7 +86,13 @@ def approach(yardstick, candidates, n_steps):
         reach[asked] *= torch.where(miss > 0, SHRINK, GROW)
         here = replaced(here, asked[is_taken], there.keep(is_taken))
         slope[asked[is_taken]] = there_slope[is_taken]
-        active = active[(moved > 1e-3) & (reach[active] > 1e-2)]
+        is_going = (moved > 1e-3) & (reach[active] > 1e-2)
+        # Good ones that have stopped coming nearer are done.
+        good = asked[yardstick.is_good(there)]
+        cost = yardstick.cost(here.x[good], here.rows[good])
+        n_idle[good] += cost > (1 - STALL) * least[good]
+        least[good] = torch.minimum(least[good], cost)
+        active = active[is_going & (n_idle[active] < N_IDLE)]
     return join(seen), torch.cat(starts)
 
 

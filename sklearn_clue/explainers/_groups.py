@@ -2,6 +2,7 @@
 
 from functools import partial
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,20 +23,24 @@ from sklearn_clue._validation import (
 from sklearn_clue.explainers import _parts
 from sklearn_clue.explainers._clue import CLUEExplainer
 from sklearn_clue.explainers._common_changes import (
+    Trials,
     changes_between,
     learn_changes,
-    measure,
-    try_on,
+    portions_of,
 )
 from sklearn_clue.explainers._polish import polish
 from sklearn_clue.explainers._question import AsksForSureRows
 from sklearn_clue.explainers._results import Found, Results, run_in_batches
-from sklearn_clue.explainers._yardstick import Yardstick, replaced
+from sklearn_clue.explainers._yardstick import ROUNDING, Yardstick, replaced
 from sklearn_clue.persistence import VersionedState
 from sklearn_clue.providers import unit_of
 
 # Of more rows a random choice is learned from.
 MAX_ROWS = 300
+
+# A part of a common change is kept if it is enough for this share of the rows: each one
+# makes new rows dearer.
+USEFUL = 0.05
 
 
 class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstimator):
@@ -86,7 +91,10 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
 
     translations_ : ndarray of shape (n_groups, n_encoded)
         The common changes in encoded space: what is added to a number, and for a
-        category the indicator of its new value. Zero where nothing changes.
+        category the indicator of its new value. Zero elsewhere.
+
+    destinations_ : ndarray of shape (n_groups, n_encoded)
+        What numbers are set to instead, in encoded space. NaN elsewhere.
 
     still_unsure_ : ndarray of shape (n_groups,)
         Share of the rows of each group that its change does not make sure.
@@ -111,14 +119,16 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
 
     Notes
     -----
-    Proposals are the most frequent patterns of columns and directions among the
-    counterfactuals, with the longest changes left out of those that concern more than
-    `max_columns`, in several lengths. They are chosen greedily so that the best of
-    them costs the rows least, exchanged as long as that helps, and then lengthened,
-    shortened and simplified. A row costs the l1 distance if it becomes sure and as
-    plausible as the explainer demands, and three times
-    what is far for rows on their own if not. The
-    idea of one translation for a group of rows is that of GLAM-CLUE [1]_.
+    Proposals are the most frequent patterns of columns among the counterfactuals, with
+    the least important changes left out of those that concern more than `max_columns`:
+    numbers are shifted, in several lengths, or set to what they are set to there. They
+    are chosen greedily so that the best of them costs the rows least, exchanged as long
+    as that helps, and then lengthened, shortened, set to other values, and given or
+    spared a column. A row costs the l1 distance if it becomes sure and as plausible as
+    the explainer demands, and three times what is far for rows on their own if not.
+    Where some columns of a change are enough for one row in twenty or more, rows may
+    get these alone. The idea of one translation for a group of rows is that of
+    GLAM-CLUE [1]_.
 
     References
     ----------
@@ -140,8 +150,8 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
     >>> groups = groups.fit(X, y)
     >>> for sentence in groups.sentences_:
     ...     print(sentence.split(";")[0])
-    38 of 60: sure if dose were about 1.3 lower
-    22 of 60: sure if dose were about 0.69 higher
+    33 of 60: sure if dose were about 4.07
+    27 of 60: sure if dose were about 6.04
     """
 
     _parameter_constraints: dict = {
@@ -285,7 +295,7 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
             rows = np.sort(rng.choice(rows, MAX_ROWS, replace=False))
         with one_thread():
             common = learn_changes(
-                lambda part: yardstick_of(explainer, problem.take(rows[part])),
+                lambda part: trials_of(explainer, problem.take(rows[part])),
                 changes[rows],
                 importance[rows],
                 self.n_groups,
@@ -299,52 +309,58 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
 
     def _describe_groups(self, common, problem, results):
         """Sort groups by size, leave out empty ones, and say what they are."""
-        labels, is_sure, is_good = self._assign(common, problem)
-        sizes = np.bincount(labels[labels >= 0], minlength=len(common))
+        schema, n_groups = problem.schema, len(common)
+        self._changes, self._owner = portions_of(schema, common)
+        taken = self._assign(problem).choice
+        taken = np.bincount(taken[taken >= 0], minlength=len(self._owner))
+        is_kept = taken >= USEFUL * taken.sum()
+        is_kept[:n_groups] = True
+        self._changes, self._owner = self._changes[is_kept], self._owner[is_kept]
+
+        found = self._assign(problem)
+        labels = found.labels(self._owner)
+        sizes = np.bincount(labels[labels >= 0], minlength=n_groups)
         order = np.argsort(-sizes, kind="stable")
         order = order[sizes[order] > 0]
-        position = np.full(len(common) + 1, -1)
+        position = np.full(n_groups + 1, -1)
         position[order] = np.arange(len(order))
         self.labels_ = position[labels]
-        self.translations_ = common[order]
+        self._changes = self._changes[position[self._owner] >= 0]
+        self._owner = position[self._owner[position[self._owner] >= 0]]
+        shift, goal = np.moveaxis(common[order], 1, 0)
+        is_number = np.isin(np.arange(shift.shape[1]), schema.numeric_index)
+        self.destinations_ = np.where(is_number, goal, np.nan)
+        self.translations_ = np.where(is_number, shift, np.nan_to_num(goal))
         self.n_groups_ = len(order)
         members = [np.flatnonzero(self.labels_ == k) for k in range(len(order))]
+        is_sure, is_less = found.is_sure, found.is_sure & ~found.is_good
         self.still_unsure_ = np.array([1 - is_sure[rows].mean() for rows in members])
-        is_less = is_sure & ~is_good
         self.less_plausible_ = np.array([is_less[rows].mean() for rows in members])
         self.sentences_ = [
-            self._sentence(k, rows, problem, results) for k, rows in enumerate(members)
+            self._sentence(k, rows, problem, found.x, results)
+            for k, rows in enumerate(members)
         ]
 
-    def _assign(self, common, problem):
-        """Group of each row, and whether its change makes it sure, and all demanded."""
-        labels = np.full(len(problem), -1)
-        is_sure, is_good = np.ones((2, len(problem)), dtype=bool)
+    def _assign(self, problem):
+        """Give each row that is not sure the best of the common changes."""
         with one_thread():
-            target = self.explainer_._target()
-            (unsure,) = np.nonzero(problem.weigh(problem.before[0]).numpy() > target)
-            if len(unsure) and len(common):
-                yardstick = yardstick_of(self.explainer_, problem.take(unsure))
-                measured = measure(yardstick, common)
-                labels[unsure] = measured.best()
-                chosen = np.arange(len(unsure)), labels[unsure]
-                is_sure[unsure] = measured.is_sure[chosen]
-                is_good[unsure] = measured.is_good[chosen]
-        return labels, is_sure, is_good
+            return self._method(is_polished=False).assign(problem)
+
+    def _method(self, is_polished):
+        return CommonChanges(
+            self._changes,
+            self.explainer_._target(),
+            partial(trials_of, self.explainer_),
+            is_polished,
+        )
 
     # Telling ----------------------------------------------------------------------
 
-    def _sentence(self, group, rows, problem, results):
+    def _sentence(self, group, rows, problem, x, results):
         """One group in words; amounts are those that its rows change by, in median."""
-        own = problem.take(rows)
-        with one_thread():
-            tried = try_on(
-                yardstick_of(self.explainer_, own),
-                np.repeat(self.translations_[group : group + 1], len(rows), axis=0),
-                torch.arange(len(rows)),
-            )
         before = _tables.take(results.before.table, rows)
-        after = results.space.decode(tried.x.numpy(), before, own.x0.numpy())
+        x0 = problem.x0[rows].numpy()
+        after = results.space.decode(x[rows].numpy(), before, x0)
         parts = changed_columns(
             results.space.display_schema, before, after, self.max_columns
         )
@@ -405,11 +421,9 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         X = self._check_new_rows(X)
         problem, _ = problem_of(self.explainer_, X)
         batches = gen_batches(len(problem), self.explainer_.batch_size)
-        labels = [
-            self._assign(self.translations_, problem.take(batch))[0]
-            for batch in batches
-        ]
-        return np.concatenate(labels)
+        return np.concatenate(
+            [self._assign(problem.take(batch)).labels(self._owner) for batch in batches]
+        )
 
     def explain(self, X, *, polish=True, contributions=True):
         """Explain rows by the best of the common changes.
@@ -421,7 +435,9 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
 
         polish : bool, default=True
             Whether to take back whatever part of the common change a row does not
-            need to become sure.
+            need to become sure, and to move up to three other numbers to where similar
+            training rows have them, if the common change alone is less plausible than
+            the explainer demands.
 
         contributions : bool, default=True
             Whether to tell how much each change lowers the uncertainty.
@@ -436,11 +452,12 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         X = self._check_new_rows(X)
         explainer = self.explainer_
         problem, results = problem_of(explainer, X)
-        method = CommonChanges(
-            self.translations_, partial(yardstick_of, explainer), polish
-        )
         found = run_in_batches(
-            method, problem, explainer.batch_size, explainer.n_jobs, explainer.verbose
+            self._method(polish),
+            problem,
+            explainer.batch_size,
+            explainer.n_jobs,
+            explainer.verbose,
         )
         candidates = results.judge_candidates(found)
         return results.explanation(
@@ -452,69 +469,106 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
         )
 
 
+class Assigned(NamedTuple):
+    """What becomes of rows, and whether that is what was asked for."""
+
+    choice: np.ndarray  # position of the change, -1 for rows that are sure
+    x: torch.Tensor
+    is_sure: np.ndarray
+    is_good: np.ndarray
+    n_judged: np.ndarray
+
+    def labels(self, owner):
+        """The group of each row, given that of each change."""
+        return np.append(owner, -1)[self.choice]
+
+
 class CommonChanges:
     """Give each row the best of some changes.
 
     Parameters
     ----------
-    changes : ndarray of shape (n_changes, n_encoded)
+    changes : ndarray of shape (n_changes, 2, n_encoded)
         What rows may get.
 
-    make_yardstick : callable
-        From a `SearchProblem` to a `Yardstick`.
+    target : float
+        Largest uncertainty of a sure row.
+
+    make_trials : callable
+        From a `SearchProblem` to `Trials`.
 
     is_polished : bool
         Whether to take back what is not needed.
     """
 
-    def __init__(self, changes, make_yardstick, is_polished):
+    def __init__(self, changes, target, make_trials, is_polished):
         self.changes = changes
-        self.make_yardstick = make_yardstick
+        self.target = target
+        self.make_trials = make_trials
         self.is_polished = is_polished
 
     def __call__(self, problem):
         """Change all rows of a problem that need it."""
-        yardstick = self.make_yardstick(problem)
-        x = problem.x0.clone()
-        before = problem.weigh(problem.before[0])
-        (unsure,) = (before > yardstick.target).nonzero(as_tuple=True)
-        if len(unsure) and len(self.changes):
-            own = problem.take(unsure)
-            yardstick = self.make_yardstick(own)
-            x[unsure] = self._best(yardstick, own.weigh(own.before[0]))
-        n_judged = torch.zeros(len(x), dtype=torch.long)
-        n_judged[unsure] = yardstick.n_judged if len(unsure) else 0
-        shape = len(x), 1
+        found = self.assign(problem)
+        shape = len(problem), 1
         return [
             Found(
-                x=x[:, None].numpy(),
-                n_iter=n_judged.reshape(shape).numpy(),
+                x=found.x[:, None].numpy(),
+                n_iter=found.n_judged.reshape(shape),
                 converged=np.ones(shape, dtype=bool),
                 is_answer=np.ones(shape, dtype=bool),
             )
         ]
 
-    def _best(self, yardstick, before):
-        choice = measure(yardstick, self.changes).best()
-        rows = torch.arange(len(before))
-        tried = try_on(yardstick, self.changes[choice], rows)
+    def assign(self, problem):
+        """Find the best change of all rows that are not sure."""
+        before = problem.weigh(problem.before[0])
+        found = Assigned(
+            np.full(len(before), -1),
+            problem.x0.clone(),
+            *np.ones((2, len(before)), dtype=bool),
+            np.zeros(len(before), dtype=int),
+        )
+        unsure = np.flatnonzero((before > self.target).numpy())
+        if len(unsure) and len(self.changes):
+            trials = self.make_trials(problem.take(unsure))
+            choice, tried = trials.best(self.changes)
+            yardstick = trials.yardstick
+            is_sure = tried.uncertainty <= self.target
+            is_good = yardstick.is_good(tried)
+            if self.is_polished and not is_good.all():
+                tried = self._draw_in(problem.take(unsure), tried, ~is_good)
+            x = self._finish(yardstick, tried, before[unsure])
+            values = choice, x, is_sure, is_good, yardstick.n_judged
+            for array, value in zip(found, values, strict=True):
+                array[unsure] = value
+        return found
+
+    def _draw_in(self, problem, tried, is_open):
+        """Keep rows plausible by moving other numbers, where that is all they lack."""
+        (open_rows,) = is_open.nonzero(as_tuple=True)
+        trials = self.make_trials(problem.take(open_rows))
+        _, others = trials.best(self.changes, draws_in=True)
+        is_good = trials.yardstick.is_good(others)
+        rows = open_rows[is_good]
+        return replaced(tried, rows, others.keep(is_good)._replace(rows=rows))
+
+    def _finish(self, yardstick, tried, before):
+        """Undo changes that make rows less sure, and polish the others."""
         is_worse = tried.uncertainty >= before
         tried.x[is_worse] = yardstick.problem.x0[is_worse]
         (moved,) = (~is_worse).nonzero(as_tuple=True)
-        if self.is_polished and len(moved):
-            some = tried.keep(moved)
-            # What was not reached is not demanded of the polished row either.
-            gap = torch.where(torch.isinf(some.gap), yardstick.gaps(some.x), some.gap)
-            some = some._replace(gap=gap)
-            yardstick.max_gap[moved] = torch.maximum(yardstick.max_gap[moved], gap)
-            yardstick.target[moved] = torch.maximum(
-                yardstick.target[moved], some.uncertainty
-            )
-            yardstick.max_distance[moved] = torch.maximum(
-                yardstick.max_distance[moved], yardstick.distance(some.x, moved)
-            )
-            tried = replaced(tried, moved, polish(yardstick, some))
-        return tried.x
+        if not self.is_polished or not len(moved):
+            return tried.x
+        some = tried.keep(moved)
+        # What was not reached is not demanded of the polished row either.
+        for limit, reached in (
+            (yardstick.max_gap, some.gap),
+            (yardstick.target, some.uncertainty),
+            (yardstick.max_distance, yardstick.distance(some.x, moved)),
+        ):
+            limit[moved] = torch.maximum(limit[moved], reached)
+        return replaced(tried, moved, polish(yardstick, some)).x
 
 
 # What is asked of the explainer ------------------------------------------------------
@@ -542,16 +596,25 @@ def problem_of(explainer, X):
     return problem, Results(problem, space, shown, unit, explainer._in_words, about)
 
 
-def yardstick_of(explainer, problem):
-    """Measure rows by what the explainer asks of them."""
-    return Yardstick(
-        problem,
-        explainer._target(),
-        explainer._stored_rows(),
-        explainer.min_plausibility,
-        explainer.max_distance,
-        margin=0.0,
-    )
+def trials_of(explainer, problem):
+    """Try changes on rows, and measure them by what the explainer asks."""
+    stored = explainer._stored_rows()
+    # Who is set to a value at the very threshold must not be sure by rounding.
+    target = (1 - ROUNDING) * explainer._target()
+
+    def make_yardstick(problem, gaps):
+        return Yardstick(
+            problem,
+            target,
+            stored,
+            explainer.min_plausibility,
+            explainer.max_distance,
+            margin=0.0,
+            own_gaps=gaps,
+        )
+
+    is_asked = explainer.min_plausibility is not None
+    return Trials(problem, make_yardstick, stored if is_asked else None)
 
 
 def describe(explainer, problem, before, after):
@@ -602,6 +665,12 @@ def changed_columns(schema, before, after, max_columns):
         if not len(known):  # gaps are all that it fills, or leaves
             is_filled = not np.isnan(new).any()
             found.append((1.0, str(column.name), "known" if is_filled else "missing"))
+        elif np.ptp(new) == 0 < np.ptp(old):  # not by the same amount, but to there
+            size = np.abs(known).mean() / (column.scale or 1.0)
+            there = _words.value(float(new[0]), _facts.decimals_of(column))
+            there += f" {column.unit}" if column.unit else ""
+            about = "" if column.is_integer else "about "
+            found.append((size, str(column.name), about + there))
         elif shift := float(np.median(known)):
             side = "higher" if shift > 0 else "lower"
             size = abs(shift) / (column.scale or 1.0)

@@ -7,8 +7,8 @@ import torch
 from sklearn_clue.explainers._yardstick import join
 
 # Points of a row that are judged, steps of Adam between two of them, and their size.
-N_POINTS = 6
-N_INNER = 8
+N_POINTS = 4
+N_INNER = 5
 LEARNING_RATE = 0.1
 
 # What being sure is worth at first, in distance, and how that follows the answers.

@@ -72,15 +72,15 @@ class StoredRows:
             kept = kept[np.sort(choice)]
         self.x = np.array(x, dtype=np.float64)[kept]
         self.uncertainty = np.array(uncertainty, dtype=np.float64)[kept]
-        gaps, self.own_nearest = self._nearest(self.x, self.n_nearest)
+        gaps, self.own_nearest = self.nearest(self.x, self.n_nearest)
         self.own_gaps = gaps.mean(1)
         self.usual_gaps = np.zeros(len(self))
         if len(self) > 1:
             n_others = min(N_NEAREST, len(self) - 1)
-            gaps, _ = self._nearest(self.x, n_others, not_itself=True)
+            gaps, _ = self.nearest(self.x, n_others, not_itself=True)
             self.usual_gaps = np.sort(gaps.mean(1))
 
-    def _nearest(self, x, n_nearest, not_itself=False):
+    def nearest(self, x, n_nearest, not_itself=False):
         """Distances to the nearest rows and their positions, the nearest first."""
         distance = np.empty((len(x), n_nearest))
         found = np.empty((len(x), n_nearest), dtype=np.intp)
@@ -106,7 +106,7 @@ class StoredRows:
 
     def gaps(self, x):
         """Mean distance of encoded rows to the five nearest rows."""
-        return self._nearest(x, self.n_nearest)[0].mean(1)
+        return self.nearest(x, self.n_nearest)[0].mean(1)
 
     def plausibility(self, x):
         """Share of the rows that are as far from others as the given ones, or farther.

@@ -13,7 +13,7 @@ from sklearn_clue.explainers._yardstick import ROUNDING, replaced
 # and numbers that are drawn back on their own.
 N_SWEEPS = 4
 N_HALVINGS = 6
-N_ALONE = 4
+N_ALONE = 1
 
 # Share of its way that a number is drawn back at first.
 FIRST = 0.05
@@ -50,13 +50,15 @@ def polish(yardstick, candidates):
 
 def put_back(yardstick, candidates):
     """Give columns the value of the row, the most useless first."""
+    level = yardstick.levels(candidates)
     is_open = yardstick.changed(candidates.x, candidates.rows)
     for _ in range(N_SWEEPS):
         is_open &= yardstick.changed(candidates.x, candidates.rows)
         candidate, column = is_open.nonzero(as_tuple=True)
         if not len(candidate):
             break
-        trials = _without(yardstick, candidates, candidate, yardstick.belongs[column])
+        is_back = yardstick.belongs[column]
+        trials = _without(yardstick, candidates, candidate, is_back, level)
         fits = yardstick.is_good(trials)
         is_open[candidate[~fits], column[~fits]] = False
         # Useless: much distance for little certainty.
@@ -66,7 +68,7 @@ def put_back(yardstick, candidates):
         harm[candidate, column] = rise / saved[candidate, column].clamp_min(1e-12)
         harm[~is_open] = torch.inf
         order = harm.argsort(dim=1, stable=True)
-        candidates = _longest_start(yardstick, candidates, order, is_open.sum(1))
+        candidates = _longest_start(yardstick, candidates, order, is_open.sum(1), level)
     return candidates
 
 
@@ -86,13 +88,18 @@ def put_back_by_slope(yardstick, candidates):
     return _longest_start(yardstick, candidates, order, (saved > 0).sum(1))
 
 
-def _without(yardstick, candidates, index, is_back):
+def _without(yardstick, candidates, index, is_back, level=None):
     """Judge candidates with some positions put back."""
     x, rows = candidates.x[index], candidates.rows[index]
-    return yardstick.judge(torch.where(is_back, yardstick.problem.x0[rows], x), rows)
+    there = torch.where(is_back, yardstick.problem.x0[rows], x)
+    return yardstick.judge(there, rows, level=_of(level, index))
 
 
-def _longest_start(yardstick, candidates, order, n_columns):
+def _of(level, index):
+    return None if level is None else level[index]
+
+
+def _longest_start(yardstick, candidates, order, n_columns, level=None):
     """Put back as many columns as possible from the start of an order, by bisection."""
     rank = order.argsort(1)
     # At least `least` columns can be put back, and not more than `most`.
@@ -104,7 +111,7 @@ def _longest_start(yardstick, candidates, order, n_columns):
             return candidates
         is_back = rank[index] < middle[index, None]
         is_back = is_back.to(torch.float64) @ yardstick.belongs.to(torch.float64) > 0
-        trials = _without(yardstick, candidates, index, is_back)
+        trials = _without(yardstick, candidates, index, is_back, level)
         fits = yardstick.is_good(trials)
         candidates = replaced(candidates, index[fits], trials.keep(fits))
         least, most = least.clone(), most.clone()
@@ -121,17 +128,17 @@ def draw_back(yardstick, candidates):
     costs = yardstick.column_costs(candidates.x, candidates.rows)
     costs[:, ~yardstick.is_number] = 0
     farthest, order = costs.sort(dim=1, descending=True, stable=True)
+    level = yardstick.levels(candidates)
     for column, is_moved in list(
         zip(order.T[:N_ALONE], farthest.T[:N_ALONE] > 0, strict=True)
     ):
-        candidates = _shorten(
-            yardstick, candidates, yardstick.belongs[column] & is_moved[:, None]
-        )
+        is_drawn = yardstick.belongs[column] & is_moved[:, None]
+        candidates = _shorten(yardstick, candidates, is_drawn, level)
     everywhere = yardstick.number_positions.expand(len(costs), -1)
-    return _shorten(yardstick, candidates, everywhere)
+    return _shorten(yardstick, candidates, everywhere, level)
 
 
-def _shorten(yardstick, candidates, is_drawn):
+def _shorten(yardstick, candidates, is_drawn, level):
     """Move some positions towards the row as far as that stays good, by bisection."""
     x0 = yardstick.problem.x0[candidates.rows]
     far = torch.where(is_drawn, candidates.x - x0, 0.0)
@@ -144,7 +151,9 @@ def _shorten(yardstick, candidates, is_drawn):
         # Most numbers are as near as they can be: see first whether there is any room.
         middle = (least + most) / 2 if step else most - FIRST
         trials = yardstick.judge(
-            (origin + middle[:, None] * far)[index], candidates.rows[index]
+            (origin + middle[:, None] * far)[index],
+            candidates.rows[index],
+            level=_of(level, index),
         )
         fits = yardstick.is_good(trials)
         now = yardstick.cost(candidates.x[index], candidates.rows[index])
@@ -159,6 +168,7 @@ def _shorten(yardstick, candidates, is_drawn):
 
 def put_on_atoms(yardstick, candidates):
     """Put numbers next to an atom of their column on it, where that is good."""
+    level = yardstick.levels(candidates)
     for column in yardstick.columns:
         for atom in getattr(column, "atoms", None) or ():
             value = (float(atom) - column.center) / column.scale
@@ -171,7 +181,8 @@ def put_on_atoms(yardstick, candidates):
                 continue
             there = candidates.x[index].clone()
             there[:, position] = value
-            trials = yardstick.judge(there, candidates.rows[index])
+            rows = candidates.rows[index]
+            trials = yardstick.judge(there, rows, level=_of(level, index))
             fits = yardstick.is_good(trials)
             candidates = replaced(candidates, index[fits], trials.keep(fits))
     return candidates

@@ -31,8 +31,8 @@ from sklearn_clue.explainers._yardstick import (
 # Candidates of a row and proposer that columns are put back of, by slopes; the best
 # candidates of a row, besides the best of each proposer, that are brought nearer by
 # rough slopes; those that are brought nearer by slopes of all draws, and polished.
-N_PUT_BACK = 4
-N_APPROACH = 3
+N_PUT_BACK = 5
+N_APPROACH = 4
 N_STEPS_ROUGH = 6
 N_LAST = 2
 N_STEPS = 5

@@ -28,6 +28,9 @@ MARGIN = 0.1
 # as far, instead of the one column that their uncertainty hangs on.
 TOLL = 0.4
 
+# A rough judgement that is above the target by this share is believed.
+CLEARLY = 0.005
+
 # A further column must bring a row nearer by so much, in standard deviations: readers
 # count columns. The mean distance does not suffer (wine, german, the known law).
 COLUMN_PRICE = 0.05
@@ -90,6 +93,9 @@ class Yardstick:
     max_distance : float or None, default=None
         Largest l1 distance in encoded space.
 
+    own_gaps : ndarray of shape (n_rows,) or None, default=None
+        Mean distances of the rows to their five nearest training rows, if known.
+
     Attributes
     ----------
     target, max_gap, max_distance : Tensor of shape (n_rows,)
@@ -119,6 +125,7 @@ class Yardstick:
         demand=None,
         max_distance=None,
         margin=MARGIN,
+        own_gaps=None,
     ):
         self.problem, self.stored = problem, stored
         x0 = problem.x0
@@ -130,7 +137,9 @@ class Yardstick:
         self.target = x0.new_full((len(x0),), target)
         most = torch.inf if max_distance is None else max_distance
         self.max_distance = x0.new_full((len(x0),), most)
-        self._read_demand(0.0 if stored is None or demand is None else demand, margin)
+        if stored is None or demand is None:
+            demand = 0.0
+        self._read_demand(demand, margin, own_gaps)
         # Each block of encoded positions belongs to a column.
         self.columns = list(problem.schema)
         self.belongs = torch.zeros(len(self.columns), x0.shape[1], dtype=torch.bool)
@@ -138,12 +147,15 @@ class Yardstick:
             mask[column.block] = True
         self.is_number = torch.tensor([c.kind == "number" for c in self.columns])
         self.number_positions = self.belongs[self.is_number].any(0)
+        # Sums of such numbers with signs are different for different signs.
+        digits = torch.Generator().manual_seed(0)
+        self._digits = torch.randint(2**62, x0.shape[1:], generator=digits)
 
-    def _read_demand(self, demand, margin):
+    def _read_demand(self, demand, margin, gaps):
         """Turn a plausibility into the largest gap that has it."""
         x0 = self.problem.x0
         if demand == "row":
-            gap = self.gaps(x0)
+            gap = self.gaps(x0) if gaps is None else torch.as_tensor(gaps)
             self.demand = self.shares(gap).clamp(max=0.5)
             typical = self.stored.widest_gaps(np.full(len(x0), 0.5))
             self.demanded_gap = torch.maximum(gap, torch.as_tensor(typical))
@@ -302,7 +314,19 @@ class Yardstick:
             return
         self.n_judged += n * torch.bincount(rows, minlength=len(self.n_judged))
 
-    def judge(self, x, rows, ask=None):
+    def levels(self, candidates):
+        """By how much rough judgements of candidates are wrong; None if there are none.
+
+        Near to a candidate they are wrong by about the same.
+        """
+        if self.is_rough or not hasattr(self.problem, "rough"):
+            return None
+        blocks = candidates.x.split(BLOCK), candidates.rows.split(BLOCK)
+        with torch.no_grad():
+            rough = [self.problem.rough(*block) for block in zip(*blocks, strict=True)]
+        return candidates.uncertainty - torch.cat([*rough, candidates.gap[:0]])
+
+    def judge(self, x, rows, ask=None, level=None):
         """Make rows valid and judge them.
 
         Parameters
@@ -317,6 +341,11 @@ class Yardstick:
             Candidates worth asking about; None for all. Those that are too far away or
             not plausible enough are left out in any case.
 
+        level : Tensor of shape (n_candidates,) or None, default=None
+            The `levels` of candidates that these came from. Those that are clearly
+            unsure by a rough judgement at that level keep it, and not all networks
+            are asked.
+
         Returns
         -------
         candidates : Candidates
@@ -329,6 +358,12 @@ class Yardstick:
         )
         is_asked = self.is_near(judged) if ask is None else self.is_near(judged) & ask
         uncertainty = judged.uncertainty
+        if level is not None and is_asked.any():
+            with torch.no_grad():
+                guess = self.problem.rough(x[is_asked], rows[is_asked])
+            uncertainty[is_asked] = guess + level[is_asked]
+            target = self.target[rows]
+            is_asked &= uncertainty <= target + CLEARLY * target.abs()
         uncertainty[is_asked] = self.uncertainty(x[is_asked], rows[is_asked])
         return judged
 
@@ -355,14 +390,26 @@ class Yardstick:
     def best(self, candidates, n=1, source=None):
         """Positions of the n cheapest good candidates of each row, cheapest first.
 
-        With `source`, a number of each candidate, of each source apart.
+        No two of a row change the same columns in the same direction: they would end
+        as the same answer. With `source`, a number of each candidate, of each source
+        apart.
         """
         (good,) = self.is_good(candidates).nonzero(as_tuple=True)
         group = candidates.rows[good]
         if source is not None and len(good):
             group = group * (source.max() + 1) + source[good]
         cost = self.cost(candidates.x[good], candidates.rows[good])
+        if n > 1:
+            kind = torch.stack([group, self._kinds(candidates.keep(good))], 1)
+            kind = kind.unique(dim=0, return_inverse=True)[1]
+            first = first_of_each(kind, cost, 1)
+            good, group, cost = good[first], group[first], cost[first]
         return good[first_of_each(group, cost, n)]
+
+    def _kinds(self, candidates):
+        """A number for the columns that change, and the direction or the category."""
+        direction = (candidates.x - self.problem.x0[candidates.rows]).sign().long()
+        return (direction * self._digits).sum(1)
 
 
 def first_of_each(rows, value, n):

@@ -8,9 +8,12 @@ import pandas as pd
 import pytest
 from scipy.stats import entropy
 from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
-from sklearn_clue import Explanation, TabularEncoder, Uncertainty
+from sklearn_clue import Explanation, NeighborExplainer, TabularEncoder, Uncertainty
+from sklearn_clue.datasets import make_mixed_toy
 from sklearn_clue.explainers._contributions import shapley_of_changes
 
 
@@ -188,6 +191,33 @@ def test_contributions_of_a_model_explain_its_fall():
     drivers = explanation.drivers().set_index("feature")
     assert drivers.loc[["a", "f"], "n_changed"].tolist() == [0, 0]
     assert drivers["mean_contribution"].sum() == pytest.approx((before - after).mean())
+
+
+def test_the_columns_that_carry_known_uncertainty_come_first():
+    toy, rng = make_mixed_toy(1500, random_state=0), np.random.default_rng(0)
+    useless = {
+        "colour": rng.choice(["red", "green"], 1500),
+        "age": rng.normal(10, 3, 1500),
+        "shelf": rng.normal(size=1500),
+    }
+    X = toy.data.assign(**useless)
+    forest = RandomForestClassifier(50, min_samples_leaf=10, random_state=0)
+    model = make_pipeline(TabularEncoder(), forest)
+    explainer = NeighborExplainer(model, target_uncertainty=0.5).fit(X, toy.target)
+    rejected = X[explainer.rejects(X)][:60]
+    drivers = explainer.explain(rejected).drivers().set_index("feature")
+    # What the exact uncertainty moves by if a column gets the values of other rows.
+    carried = {
+        name: np.abs(
+            toy.aleatoric(X.assign(**{name: X[name].to_numpy()[rng.permutation(1500)]}))
+            - toy.aleatoric(X)
+        ).mean()
+        for name in X
+    }
+    first = sorted(carried, key=carried.get)[::-1][:3]
+    assert set(drivers.index[:3]) == set(first) == {"length", "weight", "material"}
+    assert set(drivers.index[:2]) == {"length", "material"}  # a boundary, and glass
+    assert drivers.loc[list(useless), "share"].abs().max() < 0.01
 
 
 def test_no_rows_and_no_changes():

@@ -69,3 +69,34 @@ def test_dear_columns_are_put_back_first():
         polished = polish(yardstick, candidates)
         assert polished.x[0, dear] == 1.0
         assert polished.x[0, cheap] <= 0.0 + 1e-9
+
+
+@pytest.mark.parametrize("wave", [0.0, 0.3])
+def test_rough_judgements_save_questions_and_decide_nothing(wave):
+    generator = torch.Generator().manual_seed(0)
+    x0 = 1 + torch.rand(20, 5, generator=generator, dtype=torch.float64)
+    x = torch.rand(20, 5, generator=generator, dtype=torch.float64) - 0.5
+    exact, helped = AnalyticProblem(x0, bowl), AnalyticProblem(x0, bowl)
+    # Wrong everywhere, and where there is a wave not even by a constant.
+    helped.rough = lambda x, rows: bowl(x) + 5 + wave * (9 * x).sin().sum(1)
+    polished = []
+    for problem in (exact, helped):
+        yardstick, candidates = judged(problem, 3.0, x)
+        polished.append(polish(yardstick, candidates))
+        assert yardstick.is_good(polished[-1]).all()
+        fresh = bowl(polished[-1].x)
+        torch.testing.assert_close(polished[-1].uncertainty, fresh)
+    assert helped.n_asked < 0.7 * exact.n_asked
+    if not wave:
+        torch.testing.assert_close(polished[0].x, polished[1].x)
+
+
+def test_the_best_candidates_change_different_things():
+    problem = AnalyticProblem([[1.0, 1.0]], lambda x: x.sum(1) - 10)
+    x = [[0.9, 1], [0.8, 1], [1.3, 1], [1, 0.6], [1, 0.5], [0.5, 0.5]]
+    yardstick = Yardstick(problem, 1.0)
+    x = torch.tensor(x, dtype=torch.float64)
+    candidates = yardstick.judge(x, torch.zeros(len(x), dtype=torch.long))
+    # Each column down, the first one up, and both down: the nearest of each kind.
+    assert yardstick.best(candidates, 9).tolist() == [0, 2, 3, 5]
+    assert yardstick.best(candidates, 2).tolist() == [0, 2]
