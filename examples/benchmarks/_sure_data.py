@@ -7,10 +7,12 @@ from typing import NamedTuple
 import joblib
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
+import sklearn_clue
 from sklearn_clue import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
@@ -138,38 +140,47 @@ class Models(NamedTuple):
 
 def load_models(name, seed, folder=None):
     """Default models, fitted or from the folder where they are kept."""
-    return Models(*kept(folder, f"{name}-{seed}", lambda: fit_models(name, seed)))
-
-
-def fit_models(name, seed):
     X, X_test, y, n_latent = load_data(name)
     kind = BayesianMLPRegressor if name in REGRESSIONS else BayesianMLPClassifier
+    predictor = kind(random_state=seed)
+    generator = VAEEncoder(n_latent, random_state=seed)
     if name == IMAGES:  # pixels between 0 and 1 need no encoding
-        predictor = kind(encoder="passthrough", random_state=seed).fit(X, y)
-        generator = VAEEncoder(n_latent, image_shape=(8, 8), random_state=seed)
-    else:
-        predictor = kind(random_state=seed).fit(X, y)
-        encoder = FrozenEstimator(predictor.encoder_)
-        generator = VAEEncoder(n_latent, encoder=encoder, random_state=seed)
-    return tuple(Models(X, X_test, y, predictor, generator.fit(X)))
+        predictor.set_params(encoder="passthrough")
+        generator.set_params(image_shape=(8, 8))
+
+    def fit():
+        predictor.fit(X, y)
+        if name != IMAGES:
+            generator.set_params(encoder=FrozenEstimator(predictor.encoder_))
+        return predictor, generator.fit(X)
+
+    return Models(X, X_test, y, *kept(folder, name, [predictor, generator], fit))
 
 
 def load_imputer(name, seed, models, folder=None):
     """The model of U-FIDO."""
+    imputer = VAEACImputer(load_data(name)[3], random_state=seed)
 
     def fit():
-        imputer = VAEACImputer(
-            load_data(name)[3],
-            encoder=FrozenEstimator(models.predictor.encoder_),
-            random_state=seed,
-        )
-        return imputer.fit(models.X)
+        encoder = FrozenEstimator(models.predictor.encoder_)
+        return imputer.set_params(encoder=encoder).fit(models.X)
 
-    return kept(folder, f"{name}-{seed}-imputer", fit)
+    return kept(folder, f"{name}-imputer", [models.predictor, imputer], fit)
 
 
-def kept(folder, name, make):
-    """What a function makes, made once if there is a folder to keep it in."""
+def kept(folder, name, estimators, fit):
+    """What a function fits, once if there is a folder to keep it in.
+
+    A file is of the settings of these estimators and of this version of the package
+    and of torch. Within a version under development the folder is yours to empty.
+    """
+    settings = [each.get_params() for each in estimators]
+    key = joblib.hash([settings, sklearn_clue.__version__, torch.__version__])
+    return made_once(folder, f"{name}-{estimators[-1].random_state}-{key[:8]}", fit)
+
+
+def made_once(folder, name, make):
+    """What a function makes, from a file if there is a folder that has it."""
     if folder is None:
         return make()
     path = Path(folder) / f"{name}.joblib"

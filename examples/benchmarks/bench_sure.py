@@ -8,10 +8,15 @@ with what was measured.
     SKLEARN_CLUE_DATA=... python examples/benchmarks/bench_sure.py law wine credit \
         --seeds 0 1 2 --cache FOLDER --output lines.csv
 
-`--cache` keeps the fitted models, and `--output` the lines of all runs so far: tables
-and bars are about all that the file holds, so datasets can be run one by one, and
-`--show` runs nothing. `adult`, `german`, `concrete` and `titanic` are read from the
-folder `more` beside the paper's data. Methods, and the demand of plausibility:
+`--cache` keeps the fitted models in a folder, one file per dataset, seed and settings
+of the fit: a second run with it only explains, and `--fit` does no more than to fill
+it. For experiments with a search, `Bench("credit", 0, 40, FOLDER)` has the models, the
+rows to explain and a fitted explainer at once.
+
+`--output` keeps the lines of all runs so far: tables and bars are about all that the
+file holds, so datasets can be run one by one, and `--show` runs nothing. `adult`,
+`german`, `concrete` and `titanic` are read from the folder `more` beside the paper's
+data. Methods, and the demand of plausibility:
 
 - `CLUE` and `neighbors`, with the demand `row` and without;
 - `only ...`: CLUE with one of its proposers, without the demand;
@@ -67,6 +72,10 @@ from sklearn_clue.exceptions import SearchConvergenceWarning
 PROPOSERS = ("neighbors", "columns", "noise")
 N_ROWS_UFIDO, N_ROWS_ANSWERS, N_ANSWERS = 20, 30, 5
 BAR_BOTH, BAR_SURE, BAR_HALF, BAR_SETS = 0.95, 0.99, 0.95, 4.0
+# What is printed, with digits; the rest is in the file of `--output`.
+DIGITS = {"sure": 2, "both": 2, "l1": 2, "±": 2, "median": 2, "ratio": 3, "columns": 1}
+DIGITS |= {"after": 2, "flips": 2, "forest": 3, "asked": 0, "ms": 0}
+LAW_DIGITS = {"claimed": 3, "true fall": 3, "log density": 2}
 BAR_TRUE_FALL, BAR_LOG_DENSITY, BAR_LAW_DISTANCE = 0.9, -0.5, 2.2
 
 
@@ -371,6 +380,12 @@ def keep(lines, path):
         runs = pd.MultiIndex.from_frame(table[["dataset", "seed"]])
         is_kept = ~pd.MultiIndex.from_frame(old[["dataset", "seed"]]).isin(runs)
         table = pd.concat([old[is_kept], table], ignore_index=True)
+    order = [*NAMES, IMAGES]
+    table = table.sort_values(
+        ["dataset", "seed"],
+        key=lambda key: key.map(order.index) if key.name == "dataset" else key,
+        kind="stable",
+    )
     table.to_csv(path, index=False)
     return table
 
@@ -378,15 +393,23 @@ def keep(lines, path):
 def show(table):
     """Print means over the seeds, with the spread of the distance over them."""
     by = table.groupby(["dataset", "method", "demand"], sort=False)
-    means = by.mean(numeric_only=True).drop(columns="seed")
-    means.insert(means.columns.get_loc("l1") + 1, "± l1", by["l1"].std())
-    for count in {"less sure", "outside", "broken"} & set(means):
-        means[count] = by[count].sum(min_count=1)
-    means.insert(0, "seeds", by["seed"].nunique())
-    for name, part in means.groupby("dataset", sort=False):
-        print(f"\n{name}")
-        part = part.droplevel("dataset").dropna(axis=1, how="all")
-        print(part.round(3).to_string())
+    means = by.mean(numeric_only=True).assign(**{"±": by["l1"].std()}).reset_index()
+    is_asked = means.pop("demand") == "row"
+    means["method"] = means["method"].where(~is_asked, means["method"] + ", demand")
+    print(as_text(means, DIGITS))
+    if "true fall" in means:
+        print("\nWhat is true under the law:")
+        print(as_text(means[means["dataset"] == "law"], LAW_DIGITS))
+
+
+def as_text(means, digits):
+    """A table of some columns, each with its digits; what is not known is empty."""
+    columns = {
+        name: [f"{value:.{n}f}" if value == value else "" for value in means[name]]
+        for name, n in digits.items()
+        if name in means
+    }
+    return means[["dataset", "method"]].assign(**columns).to_string(index=False)
 
 
 def bars(table):
@@ -458,6 +481,7 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--rows", type=int, default=60)
     parser.add_argument("--cache", metavar="FOLDER", help="keeps fitted models")
+    parser.add_argument("--fit", action="store_true", help="only fill the folder")
     parser.add_argument("--output", metavar="FILE", type=Path, help="keeps lines")
     parser.add_argument("--ufido", action="store_true", help="U-FIDO as well")
     parser.add_argument("--picture", metavar="FILE", help="of ten digits")
@@ -469,12 +493,19 @@ def main():
     lines = []
     for name in [] if args.show else args.names or [*NAMES, IMAGES]:
         for seed in args.seeds:
+            if args.fit:
+                models = load_models(name, seed, args.cache)
+                if args.ufido and name != IMAGES:
+                    load_imputer(name, seed, models, args.cache)
+                continue
             bench = Bench(name, seed, args.rows, args.cache)
             lines += bench.run(args.ufido)
             if args.picture and name == IMAGES:
                 draw_digits(bench.found["CLUE", None], args.picture)
             table = keep(lines, args.output)
             print(f"{name}, seed {seed}: done", flush=True)
+    if args.fit:
+        return
     if args.show:
         table = pd.read_csv(args.output, keep_default_na=False, na_values=[""])
     show(table)

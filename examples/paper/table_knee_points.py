@@ -13,8 +13,9 @@ that counts as sure varied. The units of the distances are those of the paper's 
         --cache knee_points --output knee_points.csv
 
 With `--cache` a run that was interrupted goes on where it was. The small scale is for a
-look at the machinery: its numbers say nothing. MNIST is run on pooled images, 14 x 14
-pixels, at either scale.
+look at the machinery: its numbers say nothing. The medium one has the models of the
+full one, fewer rows to fit, and 40 to explain instead of 100. MNIST is run on pooled
+images, 14 x 14 pixels, at any scale.
 """
 
 import argparse
@@ -69,16 +70,18 @@ PAPER = {
         "mnist": [(0.682, 0.698), (0.273, 0.146), (0.450, 0.516)],
     },
 }
-# Artificial rows at full scale. As many to train on as the paper has real ones, up to
-# 10 000; of the test rows a fifth is explained.
-MAX_TRAIN, N_TEST = 10_000, 500
+# By scale: the most real rows to learn a truth from; the most artificial ones to train
+# on, which are as many as the real ones otherwise; artificial test rows, of which a
+# fifth is explained.
+SIZES = {"small": (500, 500, 100), "medium": (2000, 2000, 200)}
+SIZES["full"] = (None, 10_000, 500)
 
 
 def load(name, scale):
     """Training rows and targets of a dataset."""
+    n_real, n_train, _ = SIZES[scale]
     if name == "toy":
-        n_rows = 500 if scale == "small" else 10_000
-        return datasets.make_mixed_toy(n_rows, random_state=0, return_X_y=True)
+        return datasets.make_mixed_toy(n_train, random_state=0, return_X_y=True)
     fetch = {
         "wine": datasets.fetch_wine_quality,
         "compas": datasets.fetch_compas,
@@ -91,19 +94,17 @@ def load(name, scale):
     bunch = fetch(paper_split=True, **options)
     X, y = bunch.data_train, bunch.target_train
     if name == "mnist":
-        images = X[:MAX_TRAIN].reshape(-1, 14, 2, 14, 2) / 255
+        images = X[:n_train].reshape(-1, 14, 2, 14, 2) / 255
         X = images.mean(axis=(2, 4)).reshape(len(images), -1)
-        y = y[:MAX_TRAIN]
-    if scale == "small":
-        X, y = X[:500], y[:500]
-    return X, y
+        y = y[:n_train]
+    return X[:n_real], y[:n_real]
 
 
 def models(scale, is_regression, memory, seed):
     """The ground truth, and explainers of one predictor."""
     bnn = BayesianMLPRegressor if is_regression else BayesianMLPClassifier
     task = "regression" if is_regression else "classification"
-    if scale == "full":
+    if scale != "small":
         model, bnn, vae, vaeac, settings = None, bnn(), None, None, {}
     else:
         model = TwoLevelVAEAC(
@@ -125,6 +126,7 @@ def models(scale, is_regression, memory, seed):
 def run(name, seed, scale, memory):
     """The table of one dataset and seed."""
     X, y = load(name, scale)
+    _, max_train, n_test = SIZES[scale]
     truth, explainers = models(scale, name in ("wine", "lsat"), memory, seed)
     start = time.perf_counter()
     truth.fit(X, y)
@@ -133,8 +135,8 @@ def run(name, seed, scale, memory):
     table = evaluate_explainers(
         explainers,
         truth,
-        n_train=min(len(X), MAX_TRAIN),
-        n_test=N_TEST if scale == "full" else 100,
+        n_train=min(len(X), max_train),
+        n_test=n_test,
         grids={"sure row": {"target_uncertainty": None}},
         scale_by=["CLUE", "U-FIDO"],  # as the paper: a step along a gradient has no end
         random_state=seed,
@@ -187,12 +189,13 @@ def _standard_error(values):
 
 def write(results, path, arguments):
     """Write a table that says where it comes from; read it with `comment="#"`."""
+    n_real, n_train, n_test = SIZES[arguments.scale]
     lines = [
         f"# command: {command()}",
         f"# versions: {versions()}",
         f"# seeds: {' '.join(map(str, arguments.seeds))}",
-        f"# scale: {arguments.scale}; artificial training rows: as many as real ones, "
-        f"up to {MAX_TRAIN}; artificial test rows: {N_TEST}, a fifth explained",
+        f"# scale: {arguments.scale}; real rows: {n_real or 'all'}; artificial rows: "
+        f"as many, up to {n_train}; test rows: {n_test}, a fifth explained",
     ]
     part = path.with_suffix(".part")
     part.write_text("\n".join(lines) + "\n" + results.to_csv(index=False))
@@ -206,7 +209,7 @@ def main():
     names = [*PAPER["knee_by_distance"], "toy"]
     parser.add_argument("--dataset", nargs="+", choices=names, default=["wine"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--scale", choices=["small", "full"], default="small")
+    parser.add_argument("--scale", choices=list(SIZES), default="small")
     parser.add_argument("--cache", help="folder to keep finished stages in")
     parser.add_argument("--output", type=Path, help="CSV file to write")
     arguments = parser.parse_args()

@@ -35,7 +35,7 @@ GRIDS = {
     "step_size": np.logspace(-2, 3, 11),
     "target_uncertainty": None,  # quantiles of the uncertainty that is to fall
 }
-TARGET_LEVELS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9)
+TARGET_LEVELS = (0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9)
 
 # What an explanation gains: informativeness of Section 4, by what it is to lower.
 GAIN_OF_KIND = {
@@ -102,8 +102,9 @@ def evaluate_explainers(
         By name of explainer, the parameter to vary and its values, for example
         `{"CLUE": {"distance_weight": [0.1, 1, 10]}}`. Methods that are not named have
         a logarithmic grid of their own trade-off parameter; `{"target_uncertainty":
-        None}` asks for the nearest sure row instead, where the sure rows are the 2 %
-        to 90 % of the training rows with the least uncertainty of each kind.
+        None}` asks for the nearest sure row instead, where a row is sure that has at
+        most the uncertainty of the surest training row, or of the surest 2 % to 90 %
+        of them, for each kind.
 
     kinds : sequence of {"aleatoric", "epistemic", "total"}, \
             default=("aleatoric", "epistemic")
