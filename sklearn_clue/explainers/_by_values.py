@@ -24,9 +24,6 @@ POWER = 3
 # spends: the cheapest candidates get them, and lend what they learned to the others.
 N_TRIALS = 160
 
-# Candidates of a row whose surroundings are looked at together.
-N_TOGETHER = 8
-
 # Candidates, besides the best of each proposer, that are brought nearer, and steps.
 N_APPROACH = 3
 N_STEPS = 6
@@ -56,29 +53,6 @@ class ValuesYardstick(Yardstick):
             self._asked.append([part.numpy() for part in asked])
             known.update(zip(new, asked[2].tolist(), strict=True))
         return x.new_tensor([known[key] for key in keys])
-
-    def gaps(self, x, rows=None):
-        """Mean distances to the five nearest training rows around the rows."""
-        if rows is None or not self.looks_around:
-            return super().gaps(x, rows)
-        gaps = x.new_zeros(len(x))
-        order = rows.argsort(stable=True)
-        place = self._place[rows[order]]
-        rank = torch.arange(len(x)) - torch.searchsorted(place, place)
-        # Candidates of a row share their surroundings, so many of them at a time.
-        for first in range(0, int(rank.max()) + 1 if len(x) else 0, N_TOGETHER):
-            (index,) = ((rank >= first) & (rank < first + N_TOGETHER)).nonzero(
-                as_tuple=True
-            )
-            around, group = place[index].unique_consecutive(return_inverse=True)
-            column = rank[index] - first
-            table = x.new_zeros(len(around), int(column.max()) + 1, x.shape[1])
-            table[group, column] = x[order[index]]
-            distance = torch.cdist(table, self._around[around], p=1).numpy()
-            n_nearest = self.stored.n_nearest
-            near = np.partition(distance, n_nearest - 1, axis=2)[:, :, :n_nearest]
-            gaps[order[index]] = torch.as_tensor(near.mean(2))[group, column]
-        return gaps
 
     def with_slopes(self, candidates):
         """Ask for the uncertainty of candidates, and tell slopes by what was judged.

@@ -12,8 +12,9 @@ import torch
 # Rows that the predictor is asked about at once.
 BLOCK = 1024
 
-# Rows whose surroundings are looked at together.
+# Rows whose surroundings are looked at together, and candidates of one row.
 FEW = 64
+N_TOGETHER = 8
 
 # What is nearer by less than this is not nearer.
 ROUNDING = 1e-9
@@ -246,9 +247,25 @@ class Yardstick:
         """Mean distances to the five nearest training rows; zero if none are stored."""
         if self.stored is None or not len(x):
             return x.new_zeros(len(x))
-        if rows is not None and self._around is not None:
-            return self.nearest(x, rows)[1]
-        return torch.as_tensor(self.stored.gaps(x.numpy()))
+        if rows is None or not self.looks_around:
+            return torch.as_tensor(self.stored.gaps(x.numpy()))
+        gaps = x.new_zeros(len(x))
+        order = rows.argsort(stable=True)
+        place = self._place[rows[order]]
+        rank = torch.arange(len(x)) - torch.searchsorted(place, place)
+        # Candidates of a row share their surroundings, so several of them at a time.
+        for first in range(0, int(rank.max()) + 1, N_TOGETHER):
+            is_next = (rank >= first) & (rank < first + N_TOGETHER)
+            (index,) = is_next.nonzero(as_tuple=True)
+            around, group = place[index].unique_consecutive(return_inverse=True)
+            column = rank[index] - first
+            table = x.new_zeros(len(around), int(column.max()) + 1, x.shape[1])
+            table[group, column] = x[order[index]]
+            distance = torch.cdist(table, self._around[around], p=1).numpy()
+            n_nearest = self.stored.n_nearest
+            near = np.partition(distance, n_nearest - 1, axis=2)[:, :, :n_nearest]
+            gaps[order[index]] = torch.as_tensor(near.mean(2))[group, column]
+        return gaps
 
     def shares(self, gaps):
         """The plausibility of rows with such gaps; 1 if nothing is stored."""
