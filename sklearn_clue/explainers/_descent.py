@@ -156,7 +156,7 @@ def _nearest_by_tangent(yardstick, here, slope, reach, excess, low, high):
         gap = gap - whole.sum(1) + whole[:, free].sum(1)
         anchors = anchors[:, :, free]
     # A piecewise linear function is least at a kink or at an end.
-    points = torch.stack([own, now, least, most])
+    points = torch.stack([own, least, most])
     if anchors is not None:
         points = torch.cat([points, anchors.transpose(0, 1)])
     points = torch.minimum(torch.maximum(points, least), most)
