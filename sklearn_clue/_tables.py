@@ -488,6 +488,20 @@ def with_columns(X, columns):
     return assemble(new, X, index_of(X))
 
 
+def holds_floats(X):
+    """Whether a table is an array, or a frame of pandas, of double precision."""
+    if isinstance(X, np.ndarray):
+        return X.dtype == np.float64
+    return is_pandas_df(X) and all(dtype == np.float64 for dtype in X.dtypes)
+
+
+def with_cells(X, cells):
+    """The array of double precision in the container of a table that `holds_floats`."""
+    if isinstance(X, np.ndarray):
+        return cells
+    return pd.DataFrame(cells, index=X.index, columns=X.columns)
+
+
 def append_columns(X, columns):
     """A table with more columns to its right, a dict of names to arrays."""
     if is_pandas_df(X):

@@ -224,6 +224,9 @@ def sentence(row, facts):
     """Say what would make the model sure of a row; the verdict comes first."""
     what = _conditions(row, facts)
     if row["verdict"] == "already sure":
+        if what is not None and facts["goal"] == "sure":
+            moved = _conditions(row, facts, verb=" ")
+            return f"Sure already. Changed only to lie within its ranges: {moved}."
         return "Sure already: nothing needs to change."
     if not row["is_sure"]:
         if what is None:
@@ -261,7 +264,7 @@ def _verdict_paragraph(row, facts):
     return f"{label(row)}: {sentence(row, facts)} {more[0].upper()}{more[1:]}."
 
 
-def _conditions(row, facts):
+def _conditions(row, facts, verb=" were "):
     """Write what would have to be otherwise, or None if nothing is."""
     if "pixels" in row:
         return _pixels_changed(row, "changed clearly")
@@ -272,7 +275,7 @@ def _conditions(row, facts):
     changed.sort(key=lambda pair: (-(share(pair[0], row) or 0), -shift(pair[0])))
     first, *others = [_condition(*pair) for pair in changed]
     # One verb serves them all: amount were 2,100 ... and housing own ...
-    texts = [" were ".join(first), *(" ".join(other) for other in others)]
+    texts = [verb.join(first), *(" ".join(other) for other in others)]
     return listed(texts)
 
 

@@ -15,6 +15,7 @@ __all__ = ["TRUSTED_TYPES"]
 #: Types that `skops.io.load` must be told to trust, for all estimators of the package.
 TRUSTED_TYPES = (
     "sklearn.utils._bunch.Bunch",
+    "sklearn_clue._noise.PredictedNoiseRegressor",
     "sklearn_clue.bayesian._chains.ChainState",
     "sklearn_clue.bayesian._ensemble.DeepEnsembleClassifier",
     "sklearn_clue.bayesian._ensemble.DeepEnsembleRegressor",
@@ -35,6 +36,20 @@ TRUSTED_TYPES = (
     "sklearn_clue.generative._vae.VAEEncoder",
     "sklearn_clue.generative._vaeac.VAEACImputer",
     "sklearn_clue.pipeline.Pipeline",
+    "sklearn_clue.providers._leaves.Leaves",
+    "sklearn_clue.providers._leaves.Nodes",
+    "sklearn_clue.providers._leaves.TreeMember",
+    "sklearn_clue.providers._row_ensembles.BaggedRows",
+    "sklearn_clue.providers._row_ensembles.MembersRows",
+    "sklearn_clue.providers._row_ensembles.TreesRows",
+    "sklearn_clue.providers._rows.ProbabilityRows",
+    "sklearn_clue.providers._rows.QuantileRows",
+    "sklearn_clue.providers._rows.SpreadRows",
+    "sklearn_clue.providers._rows.StepsRows",
+    "sklearn_clue.providers._rows.read_gaussian_process",
+    "sklearn_clue.providers._rows.read_mean",
+    "sklearn_clue.providers._rows.read_precision",
+    "sklearn_clue.providers._rows.read_return_std",
     "sklearn_clue.schema.ColumnSchema",
     "sklearn_clue.schema.FeatureSchema",
 )

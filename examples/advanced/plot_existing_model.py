@@ -92,11 +92,11 @@ for name, model in (frozen | {"torch module": module}).items():
         model, generator, distance_weight=2.0, random_state=0
     )
     explainers[name].fit(X_train, y_train)
-same = all(
-    np.array_equal(*pair)
-    for pair in zip(weights_before, models["MLP"][-1].coefs_, strict=True)
+moved = max(
+    np.abs(before - after).max()
+    for before, after in zip(weights_before, models["MLP"][-1].coefs_, strict=True)
 )
-print(f"weights of the MLP untouched: {same}")
+print(f"largest change of a weight of the MLP: {moved:g}")
 
 # %%
 # The same tumours for all: those that any of them rejects.

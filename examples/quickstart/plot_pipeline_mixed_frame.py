@@ -65,7 +65,8 @@ print(explanation[:4].summary())
 print()
 print(explanation.counterfactuals[:4].to_string())
 print()
-print("same dtypes:", explanation.counterfactuals.dtypes.equals(X.dtypes))
+print("dtypes before:", *X.dtypes)
+print("and after:    ", *explanation.counterfactuals.dtypes)
 print(f"{explanation.is_sure.sum()} of {len(explanation)} would be sure")
 
 # %%

@@ -41,11 +41,11 @@ print(X_train.head(3).to_string())
 
 # %%
 # The whole pipeline goes in, frozen because it is fitted already. `fit` leaves it as it
-# is: it reads the table, and asks each tree about rows that it was not grown on. About
-# a fifth of new rows is rejected, those with most uncertainty.
+# is: it reads the table, and judges each tree by rows that it was not grown on. Rows
+# with most uncertainty are rejected, a fifth of new ones but for chance.
 #
 # What counts as sure is a decision. On a table as noisy as this one the default, "as
-# sure as about four out of five training rows", would be lax: entropies up to 0.67
+# sure as about four out of five training rows", would be lax: entropies up to 0.68
 # nats, while a coin has 0.69. An answer that is right four times out of five has 0.50.
 
 clue = CLUEExplainer(FrozenEstimator(forest), target_uncertainty=0.5)
@@ -106,8 +106,8 @@ plt.show()
 # %%
 # Above, the first piece: bars show how far its numbers move, in percentile points of
 # the training rows, and the hatched band is a category, which has no length. Below, all
-# rejected pieces: nearly all of the fall comes from the length and from the material,
-# which becomes wood. The finish never changes. That agrees with the formula: its
+# rejected pieces: most of the fall comes from the length and from the material, which
+# becomes wood. The finish hardly ever changes. That agrees with the formula: its
 # probabilities are steep for wood and nearly flat for glass, and the finish only shifts
 # them.
 #

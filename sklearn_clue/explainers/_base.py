@@ -6,6 +6,7 @@ from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
 from sklearn.pipeline import Pipeline
@@ -35,7 +36,14 @@ from sklearn_clue._validation import (
 from sklearn_clue.bayesian import BayesianMLPClassifier
 from sklearn_clue.encoding import EncoderOwner
 from sklearn_clue.explainers import _parts
-from sklearn_clue.explainers._problem import SearchProblem, as_tensors, judge
+from sklearn_clue.explainers._problem import (
+    ROUNDING,
+    SearchProblem,
+    as_tensors,
+    judge,
+    rounding_of,
+    usual_level,
+)
 from sklearn_clue.explainers._results import Results, run_in_batches
 from sklearn_clue.explainers._space import EncodedSpace, check_constraints
 from sklearn_clue.persistence import VersionedState
@@ -185,7 +193,7 @@ class BaseUncertaintyExplainer(
         if is_table and y is not None:
             unseen = memory.cache(_judge_unseen, ignore=["provider"])
             usual = unseen(fit_of, self.random_state, predictor.provider) or usual
-        self.threshold_ = self._learn_threshold(usual.total)
+        self.threshold_ = self._learn_threshold(usual.total, prediction)
         before = as_tensors(parts, prediction)
         self._fit_method(self._problem_of(x, before=before).take(kept), usual)
         self.estimator_ = estimator
@@ -198,7 +206,9 @@ class BaseUncertaintyExplainer(
             predictor = _parts.PredictorView(
                 estimator, X, is_image, n_classes, as_whole
             )
-            space = EncodedSpace(predictor.steps, predictor.encoder, X, None, None)
+            space = EncodedSpace(
+                predictor.steps, predictor.encoder, X, None, None, predictor.unread
+            )
             is_table = space.is_invertible and space.is_columnwise
             if is_table or is_image or not self._takes_values():
                 break
@@ -228,19 +238,29 @@ class BaseUncertaintyExplainer(
                 "None."
             )
         self.is_classification_ = read_task(estimator, X, y)
+        if self.is_classification_ and not _fitting.is_fitted_already(estimator):
+            self._check_number_of_classes(pd.unique(np.asarray(y).ravel()))
         if not isinstance(thawed(estimator), Pipeline):
             # Before long work. Steps of a pipeline may rename columns.
             check_constraints(X, self.immutable_features, self.feature_ranges)
+
+    def _check_number_of_classes(self, labels):
+        if len(labels) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least 2 classes, got 1 class: "
+                f"{labels.tolist()[0]!r}. Check how y was built or split."
+            )
 
     def _check_answers(self, estimator, prediction, y):
         """Learn the class labels, and refuse answers that do not fit the targets."""
         if self.is_classification_:
             self.classes_ = labels_of(estimator, prediction.shape[1], y)
+            self._check_number_of_classes(self.classes_)
             check_prediction(estimator, prediction, None)
         elif y is not None:
             check_prediction(estimator, prediction, y)
 
-    def _learn_threshold(self, total):
+    def _learn_threshold(self, total, prediction):
         """Find the uncertainty above which `rejection_rate` of new rows will lie.
 
         It is a quantile over the rows of `fit`, whose targets play no part in it. A
@@ -249,17 +269,27 @@ class BaseUncertaintyExplainer(
         networks and Bayesian ones, on 200 and 600 rows, such thresholds missed the
         share of new rows by more than this one did.
         """
-        if not total.any():
+        least = rounding_of(prediction)
+        if total.max() <= least:
             warnings.warn(
                 "The estimator is never unsure, so there is nothing to explain. A "
                 "single regressor that predicts nothing but a mean is of that kind: "
-                "pass several as a list, or a BayesianMLPRegressor.",
+                "pass several as a list, or a BayesianMLPRegressor. So is one that was "
+                "fitted to a target that never changes.",
                 UserWarning,
                 stacklevel=6,
             )
-        return float(
-            np.quantile(unit_of(self._provider) * total, 1 - self.rejection_rate)
-        )
+        elif np.ptp(total) <= ROUNDING * total.max():
+            warnings.warn(
+                "The estimator is equally unsure about all training rows, so it "
+                "rejects none of them and there is nothing to explain. Take a model "
+                "whose uncertainty depends on the row, or scale columns of very "
+                "different sizes first.",
+                UserWarning,
+                stacklevel=6,
+            )
+        level = usual_level(total, 1 - self.rejection_rate, least)
+        return unit_of(self._provider) * level
 
     def _resolve_estimator(self):
         """A fresh copy of the estimator, or the thing itself if it is fitted."""
@@ -543,12 +573,13 @@ class BaseUncertaintyExplainer(
         """The problem to explain encoded rows."""
         return SearchProblem(
             self._provider,
-            None if self._image_shape is not None else self._space.schema,
+            None if self._image_shape is not None else self._space.search_schema,
             x,
             weights=weights_of_parts(self.uncertainty),
             model=self._model(),
             limits=limits,
             before=before,
+            lattices=self._space.lattices,
             tables=tables,
         )
 

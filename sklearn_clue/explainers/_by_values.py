@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from sklearn_clue.explainers._descent import approach
-from sklearn_clue.explainers._polish import put_back, put_back_by_slope
+from sklearn_clue.explainers._polish import put_back
 from sklearn_clue.explainers._yardstick import Yardstick, first_of_each, join
 
 # Weight of a slope of zero, against the rows that were judged.
@@ -21,8 +21,11 @@ RIDGE = 1e-2
 POWER = 3
 
 # Judgements of a row for putting columns back one by one, most of what a search
-# spends: the cheapest candidates get them, and the planes rank the columns of others.
-N_TRIALS = 100
+# spends: the cheapest candidates get them, and lend what they learned to the others.
+N_TRIALS = 160
+
+# Candidates of a row whose surroundings are looked at together.
+N_TOGETHER = 8
 
 # Candidates, besides the best of each proposer, that are brought nearer, and steps.
 N_APPROACH = 3
@@ -37,13 +40,45 @@ class ValuesYardstick(Yardstick):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._asked = []
+        self._asked, self._known = [], {}
 
     def uncertainty(self, x, rows):
-        """Ask the predictor, count, and remember."""
-        uncertainty = super().uncertainty(x, rows)
-        self._asked.append([part.numpy() for part in (x, rows, uncertainty)])
-        return uncertainty
+        """Ask the predictor about what is new, count, and remember."""
+        known, content, width = self._known, x.numpy().tobytes(), 8 * x.shape[1]
+        keys = [
+            (row, content[i * width : (i + 1) * width])
+            for i, row in enumerate(rows.tolist())
+        ]
+        new = {key: i for i, key in enumerate(keys) if key not in known}
+        if new:
+            index = torch.tensor(list(new.values()))
+            asked = x[index], rows[index], super().uncertainty(x[index], rows[index])
+            self._asked.append([part.numpy() for part in asked])
+            known.update(zip(new, asked[2].tolist(), strict=True))
+        return x.new_tensor([known[key] for key in keys])
+
+    def gaps(self, x, rows=None):
+        """Mean distances to the five nearest training rows around the rows."""
+        if rows is None or not self.looks_around:
+            return super().gaps(x, rows)
+        gaps = x.new_zeros(len(x))
+        order = rows.argsort(stable=True)
+        place = self._place[rows[order]]
+        rank = torch.arange(len(x)) - torch.searchsorted(place, place)
+        # Candidates of a row share their surroundings, so many of them at a time.
+        for first in range(0, int(rank.max()) + 1 if len(x) else 0, N_TOGETHER):
+            (index,) = ((rank >= first) & (rank < first + N_TOGETHER)).nonzero(
+                as_tuple=True
+            )
+            around, group = place[index].unique_consecutive(return_inverse=True)
+            column = rank[index] - first
+            table = x.new_zeros(len(around), int(column.max()) + 1, x.shape[1])
+            table[group, column] = x[order[index]]
+            distance = torch.cdist(table, self._around[around], p=1).numpy()
+            n_nearest = self.stored.n_nearest
+            near = np.partition(distance, n_nearest - 1, axis=2)[:, :, :n_nearest]
+            gaps[order[index]] = torch.as_tensor(near.mean(2))[group, column]
+        return gaps
 
     def with_slopes(self, candidates):
         """Ask for the uncertainty of candidates, and tell slopes by what was judged.
@@ -66,26 +101,31 @@ class ValuesYardstick(Yardstick):
         """
         x, rows = candidates.x, candidates.rows
         uncertainty = self.uncertainty(x, rows)
-        slope = np.zeros(x.shape)
-        for i, (known, value) in enumerate(self._judged_of(rows.numpy())):
-            step = known - x[i].numpy()
-            distance = np.abs(step).sum(1)
+        slope, at, value_at = np.zeros(x.shape), x.numpy(), uncertainty.numpy()
+        for index, known, value in self._judged_of(rows.numpy()):
+            step = known - at[index, None]
+            distance = np.abs(step).sum(2)
             weight = np.divide(1, distance**POWER, where=distance > 0, out=distance * 0)
-            normal = (weight[:, None] * step).T @ step
-            rise = step.T @ (weight * (value - uncertainty[i].item()))
-            # Row by row, by numpy: a slope must not depend on who shares its batch.
-            ridge = RIDGE * np.trace(normal) / len(normal) + np.finfo(float).tiny
-            slope[i] = np.linalg.solve(normal + ridge * np.eye(len(normal)), rise)
+            across = (weight[:, :, None] * step).transpose(0, 2, 1)
+            normal = across @ step
+            rise = across @ (value - value_at[index, None])[:, :, None]
+            # One matrix after the other, by numpy: a slope must not depend on who
+            # shares its batch.
+            n_encoded = x.shape[1]
+            ridge = RIDGE * np.trace(normal, axis1=1, axis2=2) / n_encoded
+            ridge = (ridge + np.finfo(float).tiny)[:, None, None] * np.eye(n_encoded)
+            slope[index] = np.linalg.solve(normal + ridge, rise)[:, :, 0]
         return candidates._replace(uncertainty=uncertainty), torch.as_tensor(slope)
 
     def _judged_of(self, rows):
-        """What was judged of each of some rows, in the order of judging."""
+        """Of each of some rows: where it is among them, and what was judged of it."""
         x, whose, value = map(np.concatenate, zip(*self._asked, strict=True))
-        self._asked = [[x, whose, value]]
         order = whose.argsort(kind="stable")
-        ends = [np.searchsorted(whose[order], rows, side) for side in ("left", "right")]
-        for first, last in zip(*ends, strict=True):
-            yield x[order[first:last]], value[order[first:last]]
+        x, whose, value = x[order], whose[order], value[order]
+        self._asked = [[x, whose, value]]
+        for row in np.unique(rows):
+            first, last = np.searchsorted(whose, [row, row + 1])
+            yield np.flatnonzero(rows == row), x[first:last], value[first:last]
 
 
 def improve_by_values(yardstick, candidates, source):
@@ -109,13 +149,29 @@ def improve_by_values(yardstick, candidates, source):
     """
     is_swept = _within_budget(yardstick, candidates)
     swept = put_back(yardstick, candidates.keep(is_swept))
-    ranked = put_back_by_slope(yardstick, candidates.keep(~is_swept))
-    lean = join([swept, ranked])
-    source = torch.cat([source[is_swept], source[~is_swept]])
+    rest, rest_source = candidates.keep(~is_swept), source[~is_swept]
+    lent, whose = _with_columns_of(yardstick, rest, swept)
+    lean = join([swept, lent])
+    source = torch.cat([source[is_swept], rest_source[whose]])
     chosen = yardstick.best(lean, 1, source), yardstick.best(lean, N_APPROACH)
     starts = lean.keep(torch.cat(chosen).unique())
     seen, _ = approach(yardstick, starts, N_STEPS)
     return join([lean, seen])
+
+
+def _with_columns_of(yardstick, candidates, others):
+    """Judge candidates with no changes but in the columns that others change.
+
+    What one of them needs is often what the next one needs.
+    """
+    mine, theirs = (candidates.rows[:, None] == others.rows).nonzero(as_tuple=True)
+    changed = yardstick.changed(others.x, others.rows)[theirs].double()
+    is_kept = changed @ yardstick.belongs.double() > 0
+    rows = candidates.rows[mine]
+    x = torch.where(is_kept, candidates.x[mine], yardstick.problem.x0[rows])
+    judged = yardstick.judge(x, rows)
+    fits = yardstick.is_good(judged)
+    return judged.keep(fits), mine[fits]
 
 
 def _within_budget(yardstick, candidates):

@@ -269,9 +269,10 @@ class Trials:
         x, rows, unknown, gap = (values.clone() for values in candidates)
         numbers = self.yardstick.problem.schema.numeric_index
         is_free = (x == self.yardstick.problem.x0[rows]).numpy()
-        for _ in range(N_MOVES if self._near is not None else 0):
+        can_move = self._near is not None and len(numbers) > 0
+        for _ in range(N_MOVES if can_move else 0):
             is_near = self.yardstick.is_near(Candidates(x, rows, unknown, gap))
-            (far,) = (~is_near).nonzero(as_tuple=True)
+            far = np.flatnonzero(~is_near.numpy())
             if not len(far):
                 break
             here, which = x[far].numpy(), rows[far].numpy()
@@ -287,9 +288,12 @@ class Trials:
             wanted = (gap - self.yardstick.max_gap[rows])[far].numpy()[:, None]
             length = np.abs(middle - here[:, numbers])
             order = np.where(saved >= wanted, length - FAR_AWAY, -saved)
-            best = order.argmin(1)
-            everyone = np.arange(len(far))
-            here[everyone, numbers[best]] = middle[everyone, best]
+            best, everyone = order.argmin(1), np.arange(len(far))
+            is_moved = saved[everyone, best] > 0
+            if not is_moved.any():
+                break
+            far, here, best = far[is_moved], here[is_moved], best[is_moved]
+            here[np.arange(len(far)), numbers[best]] = middle[is_moved, best]
             is_free[far, numbers[best]] = False
             with torch.no_grad():
                 x[far] = self.yardstick.problem.valid(torch.as_tensor(here), rows[far])

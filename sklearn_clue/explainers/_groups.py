@@ -546,11 +546,11 @@ class CommonChanges:
 
     def _draw_in(self, problem, tried, is_open):
         """Keep rows plausible by moving other numbers, where that is all they lack."""
-        (open_rows,) = is_open.nonzero(as_tuple=True)
+        open_rows = np.flatnonzero(is_open.numpy())
         trials = self.make_trials(problem.take(open_rows))
         _, others = trials.best(self.changes, draws_in=True)
         is_good = trials.yardstick.is_good(others)
-        rows = open_rows[is_good]
+        rows = torch.as_tensor(open_rows)[is_good]
         return replaced(tried, rows, others.keep(is_good)._replace(rows=rows))
 
     def _finish(self, yardstick, tried, before):

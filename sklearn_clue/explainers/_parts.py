@@ -5,7 +5,11 @@ from sklearn.frozen import FrozenEstimator
 
 from sklearn_clue._fitting import is_frozen
 from sklearn_clue.encoding import TabularEncoder
-from sklearn_clue.explainers._space import PixelScaler, check_same_space
+from sklearn_clue.explainers._space import (
+    PixelScaler,
+    check_same_space,
+    unread_columns,
+)
 from sklearn_clue.providers import (
     AffineInputs,
     as_provider,
@@ -96,6 +100,10 @@ class PredictorView:
     is_image : bool
         Whether rows are pixels.
 
+    unread : list of int
+        Positions of columns of the table that no step passes on, where the estimator
+        is asked about the table.
+
     Parameters
     ----------
     estimator : object
@@ -117,7 +125,7 @@ class PredictorView:
 
     def __init__(self, estimator, X, is_image, n_classes, as_whole=False):
         is_list = isinstance(estimator, list)
-        self.is_image = is_image
+        self.is_image, self.unread = is_image, []
         self.shares_steps = is_list and same_steps(estimator, X)
         self.steps, model = steps_and_model(estimator, self.shares_steps)
         self.provider = as_provider(model, n_classes)
@@ -125,6 +133,7 @@ class PredictorView:
             # Encoded space is that of the user's table, whatever the model does.
             self.provider = as_table_provider(estimator, n_classes)
             self.steps, self.encoder = [], TabularEncoder().fit(X)
+            self.unread = self._find_unread(estimator if is_list else [estimator], X)
             return
         inputs = X
         for step in self.steps:
@@ -145,6 +154,22 @@ class PredictorView:
                 [column.center for column in columns],
                 [column.scale for column in columns],
             )
+
+    def _find_unread(self, members, X):
+        """Columns that are dropped before any of the models could see them."""
+        unread = set(range(X.shape[1]))
+        for member in members:
+            steps, _ = peel(getattr(thawed(member), "best_estimator_", member))
+            if not (steps and unread):
+                return []
+
+            def transform(rows, steps=steps):
+                for step in steps:
+                    rows = step.transform(rows)
+                return rows
+
+            unread &= set(unread_columns(transform, X))
+        return sorted(unread)
 
     def _read_images(self, model, inputs):
         """Encoded space is that of pixels; the model may have another of its own."""

@@ -13,7 +13,7 @@ from sklearn_clue.explainers._yardstick import ROUNDING, replaced
 # and numbers that are drawn back on their own.
 N_SWEEPS = 4
 N_HALVINGS = 6
-N_ALONE = 1
+N_ALONE = 4
 
 # Share of its way that a number is drawn back at first.
 FIRST = 0.05
@@ -123,14 +123,14 @@ def _longest_start(yardstick, candidates, order, n_columns, level=None):
 # Numbers ---------------------------------------------------------------------------
 
 
-def draw_back(yardstick, candidates):
+def draw_back(yardstick, candidates, n_alone=N_ALONE):
     """Move numbers towards the row: the farthest ones alone, then all together."""
     costs = yardstick.column_costs(candidates.x, candidates.rows)
     costs[:, ~yardstick.is_number] = 0
     farthest, order = costs.sort(dim=1, descending=True, stable=True)
     level = yardstick.levels(candidates)
     for column, is_moved in list(
-        zip(order.T[:N_ALONE], farthest.T[:N_ALONE] > 0, strict=True)
+        zip(order.T[:n_alone], farthest.T[:n_alone] > 0, strict=True)
     ):
         is_drawn = yardstick.belongs[column] & is_moved[:, None]
         candidates = _shorten(yardstick, candidates, is_drawn, level)

@@ -20,6 +20,9 @@ from sklearn_clue.uncertainty import Uncertainty, weighted_sum
 BYTES_TO_JUDGE = 2**16
 BYTES_TO_IMPUTE = 2**15
 
+# Uncertainties that differ by less, in proportion, differ by rounding.
+ROUNDING = 1e-9
+
 # Networks that are enough to tell what is worth asking all of them about.
 N_ROUGH = 20
 
@@ -53,6 +56,22 @@ def judge(provider, x):
         )
     *parts, prediction = map(torch.cat, zip(*answers, strict=True))
     return Uncertainty(*parts), prediction
+
+
+def usual_level(uncertainty, level, floor=0.0):
+    """Give the quantile of the uncertainty of usual rows, and a billionth more.
+
+    Models round a row by its place among others, so that rows which they are equally
+    unsure about would lie on either side of the plain quantile by chance. `floor`,
+    from `rounding_of`, is the least level that is not zero.
+    """
+    found = float(np.quantile(uncertainty, level) * (1 + ROUNDING))
+    return max(found, floor) if found > 0 else 0.0
+
+
+def rounding_of(prediction):
+    """What predictions may be off by in double precision: no smaller spread counts."""
+    return 1e-13 * float(np.abs(np.asarray(prediction)).max())
 
 
 def as_tensors(parts, prediction):
@@ -89,6 +108,10 @@ class SearchProblem:
     before : pair, default=None
         What `judge` says of the rows, if that is known.
 
+    lattices : dict of int to ndarray, default=None
+        By position, the sorted values that a number can take, besides those of the
+        schema.
+
     tables : pair, default=None
         The `EncodedSpace` and the rows as explanations show them, for a provider that
         is asked about rows of a table.
@@ -109,6 +132,7 @@ class SearchProblem:
         model=None,
         limits=None,
         before=None,
+        lattices=None,
         tables=None,
     ):
         self.provider = provider
@@ -123,6 +147,11 @@ class SearchProblem:
         self._before = before
         self._tables = tables if takes_tables(provider) else None
         self._valid = _clip_pixels if schema is None else ValidRows(schema)
+        self._lattices = {
+            at: torch.as_tensor(values, dtype=PRECISE_DTYPE)
+            for at, values in (lattices or {}).items()
+        }
+        self._numbers = [] if schema is None else [c.span[0] for c in schema.numbers]
 
     def __len__(self):
         return len(self.x0)
@@ -187,12 +216,12 @@ class SearchProblem:
         """
         if self._tables is None:
             return judge(self.provider, x)
+        return as_tensors(*self.provider.uncertainty_of_rows(self._table_of(x, rows)))
+
+    def _table_of(self, x, rows):
+        """The very rows that the user would get."""
         space, shown = self._tables
-        # The very rows that the user would get.
-        table = space.decode(
-            x.numpy(), take(shown, rows.numpy()), self.x0[rows].numpy()
-        )
-        return as_tensors(*self.provider.uncertainty_of_rows(table))
+        return space.decode(x.numpy(), take(shown, rows.numpy()), self.x0[rows].numpy())
 
     def weigh(self, parts):
         """The uncertainty to lower, a weighted sum of its parts."""
@@ -200,6 +229,10 @@ class SearchProblem:
 
     def uncertainty(self, x, rows):
         """Ask about valid rows for the uncertainty to lower."""
+        # Who wants the total need not pay for its parts.
+        if self._tables is not None and tuple(self.weights) == (1, 0, 0):
+            total = self.provider.total_of_rows(self._table_of(x, rows))
+            return torch.as_tensor(total)
         return self.weigh(self.judge(x, rows)[0])
 
     @property
@@ -215,8 +248,25 @@ class SearchProblem:
     def valid(self, x, rows):
         """Make rows that the user could have, within the limits."""
         if self.low is None:
-            return self._valid(x)
-        return self._valid(x, self.low[rows], self.high[rows])
+            return self._exact(x, self._valid(x), rows)
+        low, high = self.low[rows], self.high[rows]
+        return self._exact(x, self._valid(x, low, high), rows)
+
+    def _exact(self, x, valid, rows):
+        """Put numbers on their lattices, but for those of the row itself."""
+        with torch.no_grad():
+            exact = valid.detach().clone() if self._lattices else valid.detach()
+            for at, values in self._lattices.items():
+                exact[:, at] = _nearest(values, exact[:, at])
+            if self._lattices:
+                exact = self.within_limits(exact, rows)
+            # A value of the row may have more decimals than there were in training.
+            x0, numbers = self.x0[rows], self._numbers
+            is_own = torch.zeros_like(x, dtype=torch.bool)
+            is_own[:, numbers] = x[:, numbers] == x0[:, numbers]
+            exact = torch.where(is_own, self.within_limits(x0, rows), exact)
+            changed = exact != valid
+        return torch.where(changed, exact + (valid - valid.detach()), valid)
 
     def within_limits(self, x, rows):
         """Move what is outside of the limits to their edge."""
@@ -246,6 +296,14 @@ class SearchProblem:
                 filled = self.model.impute(pad_rows(x[block]), seen)
                 pieces.append(filled[: len(x[block])].to(PRECISE_DTYPE))
         return self.valid(torch.cat(pieces), rows)
+
+
+def _nearest(values, x):
+    """The nearest of sorted values; what lies outside of them stays."""
+    above = torch.searchsorted(values, x.contiguous()).clamp(1, len(values) - 1)
+    low, high = values[above - 1], values[above]
+    nearest = torch.where(x - low <= high - x, low, high)
+    return torch.where((x < values[0]) | (x > values[-1]), x, nearest)
 
 
 def _clip_pixels(x, low=0.0, high=1.0):

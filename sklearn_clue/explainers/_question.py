@@ -13,6 +13,7 @@ from sklearn_clue._torch import one_thread
 from sklearn_clue._validation import Interval, StrOptions, check_is_fitted
 from sklearn_clue.explainers._density import UsualDensity, usual_densities
 from sklearn_clue.explainers._neighbors import StoredRows
+from sklearn_clue.explainers._problem import rounding_of, usual_level
 from sklearn_clue.explainers._results import Found
 from sklearn_clue.explainers._sure import find_sure_rows
 from sklearn_clue.providers import unit_of
@@ -108,7 +109,10 @@ class AsksForSureRows:
         "n_explanations": [Interval(Integral, 1, None, closed="left")],
     }
 
+    _least_level = 0.0  # of explainers that were saved before there was one
+
     def _fit_method(self, problem, usual):
+        self._least_level = rounding_of(problem.before[1])
         self._usual_parts = np.stack(usual, axis=1)
         self._sure_level = 1 - self.rejection_rate
         parts = np.stack([part.numpy() for part in problem.before[0]], axis=1)
@@ -149,7 +153,9 @@ class AsksForSureRows:
         if self.target_uncertainty is not None:
             return self.target_uncertainty / unit_of(self._provider)
         weights = weights_of_parts(self.uncertainty)
-        return float(np.quantile(self._usual_parts @ weights, self._sure_level))
+        return usual_level(
+            self._usual_parts @ weights, self._sure_level, self._least_level
+        )
 
     def _sure_search(self, **settings):
         return SureSearch(

@@ -7,12 +7,14 @@ back. Whoever changes rows in that space asks here what a valid row is.
 
 import copy
 import warnings
+from dataclasses import replace
 from datetime import timedelta
 from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_clue import _dtypes, _durations, _tables
@@ -21,7 +23,10 @@ from sklearn_clue.encoding import TabularEncoder, encode_quietly, unfrozen
 from sklearn_clue.exceptions import EncodingMismatchError
 from sklearn_clue.persistence import VersionedState
 from sklearn_clue.providers import names_after
-from sklearn_clue.schema import ColumnSchema, plain_schema
+from sklearn_clue.schema import ColumnSchema, FeatureSchema, plain_schema
+
+# Values that are tried in search of those that a column can take.
+N_POSSIBLE = 20_000
 
 
 class PixelScaler(VersionedState, TransformerMixin, BaseEstimator):
@@ -86,11 +91,19 @@ class EncodedSpace:
     feature_ranges : mapping or None
         Bounds by column: a pair of numbers or durations, of which None and infinity
         are open, `"increase"` or `"decrease"`.
+
+    unread : sequence of int, default=()
+        Positions of columns that the predictor does not read, if it is asked about
+        the table itself. They keep their value: no change of theirs makes it sure.
     """
 
     fill_missing = False
+    lattices: dict = {}  # of explainers that were saved before there were any
+    _numbers = None  # in files that were saved without
 
-    def __init__(self, steps, encoder, X, immutable_features, feature_ranges):
+    def __init__(
+        self, steps, encoder, X, immutable_features, feature_ranges, unread=()
+    ):
         self.steps = steps
         self.encoder = encoder
         names = _tables.names(X) if _tables.is_frame(X) else [None]
@@ -102,11 +115,19 @@ class EncodedSpace:
         self.schema = self._schema_of_inputs(inputs)
         self.display_schema = self._schema_of_display(X)
         self.is_columnwise = self._works_by_column(X)
-        self._unused = self._find_unused(X)
+        self._unused = self._find_unused(X, unread)
+        self._numbers = self._read_numbers()
         self._is_rising, self._range = self._find_range(X)
+        self._read_constraints(None, None)
+        self._possible, self.lattices = self._find_possible(X)
         self._read_constraints(immutable_features, feature_ranges)
 
     # From the user's rows to encoded space ----------------------------------------
+
+    @property
+    def search_schema(self):
+        """Columns as a search sees them, with the decimals and atoms of the table."""
+        return getattr(self, "_possible", None) or self.schema
 
     def to_inputs(self, X):
         """Take the user's rows to the input of the predictor."""
@@ -179,6 +200,8 @@ class EncodedSpace:
         X_decoded : {ndarray, DataFrame}
             Like X.
         """
+        if self._is_plain(X):
+            return self._decode_numbers(x, X, x0)
         rows = x if self.encoder is None else self.encoder.inverse_transform(x)
         if self.is_invertible:
             for step, is_undone in zip(
@@ -187,6 +210,11 @@ class EncodedSpace:
                 rows = step.inverse_transform(rows) if is_undone else rows
         rows = _tables.with_columns(X, dict(enumerate(_tables.arrays(rows))))
         cells, own = _tables.arrays(rows), _tables.arrays(X)
+        if self.steps and self.is_invertible:
+            # Steps know nothing of decimals.
+            for j, column in enumerate(self.display_schema):
+                if column.decimals is not None and cells[j].dtype.kind == "f":
+                    cells[j] = np.round(cells[j], column.decimals)
         # Cells that did not move in encoded space, but for rounding, are copied to the
         # last bit.
         is_same = np.abs(x - x0) <= 1e-9
@@ -207,6 +235,47 @@ class EncodedSpace:
             cells[j] = own[j]
         return _tables.with_columns(X, dict(enumerate(cells)))
 
+    def _is_plain(self, X):
+        """Whether rows are floats throughout, without gaps, and no step comes first."""
+        if self._numbers is None or not _tables.holds_floats(X):
+            return False
+        return not np.isnan(np.asarray(X)).any()
+
+    def _decode_numbers(self, x, X, x0):
+        """What `decode` does, for all columns at once: searches ask for it often."""
+        own, (center, scale, decimals, low, high) = np.asarray(X), self._numbers
+        cells = x * scale + center
+        for places in np.unique(decimals[decimals >= 0]):
+            is_rounded = decimals == places
+            cells[:, is_rounded] = np.round(cells[:, is_rounded], places)
+        cells = np.where(np.abs(x - x0) <= 1e-9, own, cells)
+        cells[:, self._unused] = own[:, self._unused]
+        is_open = [j for j, pair in self._ranges.items() if not isinstance(pair, str)]
+        low, high = np.minimum(low, own), np.maximum(high, own)
+        low[:, is_open], high[:, is_open] = -np.inf, np.inf
+        cells = cells.clip(low, high)
+        for j, bounds in self._bounds(X, own.T).items():
+            cells[:, j] = _clip(cells[:, j], *bounds)
+        cells[:, self._immutable] = own[:, self._immutable]
+        return _tables.with_cells(X, cells)
+
+    def _read_numbers(self):
+        """Centres, scales, decimals and ranges, if all columns are plain numbers."""
+        if self.steps or not isinstance(unfrozen(self.encoder), TabularEncoder):
+            return None
+        columns, facts = list(self.schema), []
+        for column in columns:
+            is_number = column.kind == "number" and column.low is not None
+            if not is_number or column.has_gap or column.is_integer or column.unit:
+                return None
+            places = -1 if column.decimals is None else column.decimals
+            ends = column.low, column.high
+            facts.append((column.center, column.scale, places, *ends))
+        center, scale, decimals, low, high = np.array(facts, dtype=float).T
+        if max(np.abs(low).max(), np.abs(high).max()) > 1e100:
+            return None  # the encoder takes care not to leave the numbers
+        return center, scale, decimals.astype(int), low, high
+
     def _works_by_column(self, X):
         """Whether each column of the table has its own stretch of encoded space."""
         if len(self.schema) != len(self.display_schema):
@@ -215,7 +284,7 @@ class EncodedSpace:
             return True
         # Steps may mix columns: give columns the values of other rows, and see what
         # moves. Of any two columns one moves without the other in some group.
-        X = _tables.take(X, slice(100))
+        X = some_rows(X)
         x, n_columns = self.encode(X), len(self.schema)
         for bit in range(n_columns.bit_length()):
             is_moved = np.arange(n_columns) >> bit & 1 == 1
@@ -232,24 +301,18 @@ class EncodedSpace:
                     return False
         return True
 
-    def _find_unused(self, X):
-        """Columns of the table that no step passes on; they keep their value."""
+    def _find_unused(self, X, unread):
+        """Columns of the table that nobody looks at; they keep their value."""
         if self.is_columnwise or not self.is_invertible:
-            return []
-        X = _tables.take(X, slice(100))
-        x, unused = self.encode_display(X), []
-        for j, cells in enumerate(_tables.arrays(X)):
-            moved = self.encode_display(_tables.with_columns(X, {j: np.roll(cells, 1)}))
-            if np.array_equal(moved, x):
-                unused.append(j)
-        return unused
+            return list(unread)
+        return unread_columns(self.encode_display, X)
 
     def _find_inverses(self, X):
         """Which steps to undo on the way back, or None if a step has no inverse."""
         # What the user will get back must be a row of the same table, so each step is
         # asked to undo what it did to some of them. Lossy steps count: explanations
         # are scored again as the user gets them.
-        X = _tables.take(X, slice(100))
+        X = some_rows(X)
         is_undone = []
         for step in self.steps:
             after = step.transform(X)
@@ -379,7 +442,7 @@ class EncodedSpace:
                 side_of_row[~is_open, at] = moved[~is_open, at]
         high[:, described] = np.where(x0[:, described] > 0, np.inf, 0)
         for j, column in enumerate(self.schema):
-            is_fixed = np.full(len(x0), j in self._immutable)
+            is_fixed = np.full(len(x0), j in self._immutable or j in self._unused)
             if not self.fill_missing:
                 is_fixed |= is_blank[:, j]
             rows = np.flatnonzero(is_fixed)
@@ -415,6 +478,60 @@ class EncodedSpace:
                 # A value of the row itself may lie outside.
                 ranges[j] = np.fmin(low, values), np.fmax(high, values)
         return ranges
+
+    def _find_possible(self, X):
+        """The values that numbers behind steps may take, in encoded space.
+
+        A search must not end between them: what is rounded on the way back to the
+        table may be unsure again.
+
+        Returns
+        -------
+        schema : FeatureSchema or None
+            With decimals and atoms of the table, where steps only rescale.
+
+        lattices : dict of int to ndarray
+            For other columns with decimals, possible values by position.
+        """
+        if not (self.steps and self.is_invertible and self.is_columnwise):
+            return None, {}
+        rows = some_rows(X)
+        x, cells = self.encode(rows), _tables.arrays(rows)
+        columns, bent = list(self.schema), []
+        for j, raw in enumerate(self.display_schema):
+            if raw.decimals is None or raw.unit is not None or raw.low == raw.high:
+                continue
+            (numbers,) = _comparable(cells[j], is_duration=False)
+            line = _line_through(x[:, columns[j].span[0]], numbers, raw.decimals)
+            if line is None:
+                bent.append(columns[j].span[0])
+                continue
+            columns[j] = replace(
+                columns[j],
+                center=line[0],
+                scale=line[1],
+                decimals=raw.decimals,
+                atoms=raw.atoms,
+                percentiles=raw.percentiles,
+            )
+        return FeatureSchema(tuple(columns)), self._values_seen(X, bent)
+
+    def _values_seen(self, X, positions):
+        """Encoded values of these positions that come back from the table as they are.
+
+        All that there are, or so many that they are close together.
+        """
+        if not positions:
+            return {}
+        whole = _tables.gaps(X).any(1).argmin()  # a row without gaps, if there is one
+        X = _tables.take(X, np.full(N_POSSIBLE, whole))
+        x0 = self.encode(X)
+        x, (low, high) = x0.copy(), self._range
+        for at in positions:
+            x[:, at] = np.linspace(low[at], high[at], N_POSSIBLE)
+        x = self.encode(self.decode(x, X, x0))
+        values = {at: np.unique(x[:, at]) for at in positions}
+        return {at: known for at, known in values.items() if len(known) > 1}
 
     def _find_range(self, X):
         """How encoded numbers go with those of a table, and their training range.
@@ -510,7 +627,8 @@ def _check_range(column, allowed, dtype):
     if column.unit is not None:
         limits = [_durations.bound_in(bound, column.unit) for bound in allowed]
         counted = "int64"
-    if None in limits or (column.unit is None and any(map(_is_duration, allowed))):
+    is_mixed = column.unit is None and any(map(_is_duration, allowed))
+    if is_mixed or None in limits:
         what = "numbers" if column.unit is None else "durations, such as a timedelta"
         raise ValueError(
             f"feature_ranges[{name!r}] = {allowed!r} does not go with the column, of "
@@ -578,9 +696,15 @@ def _is_duration(bound):
 def _is_pair(low, high):
     """Whether two bounds, of which infinite ones are open, are a range."""
     if any(map(_is_duration, (low, high))):
+        # Durations of pandas can be compared with numbers, those of numpy cannot.
+        low, high = (
+            pd.Timedelta(bound) if _is_duration(bound) else bound
+            for bound in (low, high)
+        )
+        is_known = not (pd.isna(low) or pd.isna(high))
         is_open = low == -np.inf or high == np.inf
         both = _is_duration(low) and _is_duration(high)
-        return is_open or (both and pd.Timedelta(low) <= pd.Timedelta(high))
+        return is_known and (is_open or (both and low <= high))
     is_number = all(isinstance(bound, Real) for bound in (low, high))
     return is_number and low <= high and low < np.inf and -np.inf < high
 
@@ -609,7 +733,7 @@ def check_same_space(space, generator, inputs):
     difference = schema.describe_difference(space.schema)
     if difference is None and not hasattr(unfrozen(space.encoder), "schema_"):
         # Plain numbers do not say how they were made: compare some.
-        rows = _tables.take(inputs, slice(100))
+        rows = some_rows(inputs)
         encoder = getattr(generator, "encoder_", None)
         own = rows if encoder is None else encoder.transform(rows)
         if not np.allclose(np.asarray(own, dtype=float), space.encode_inputs(rows)):
@@ -623,6 +747,81 @@ def check_same_space(space, generator, inputs):
 
 
 # Steps -----------------------------------------------------------------------------
+
+
+def some_rows(X, n_rows=100):
+    """Rows from all over a table, which may be sorted."""
+    n_all = X.shape[0]
+    return _tables.take(X, np.linspace(0, n_all - 1, min(n_rows, n_all)).astype(int))
+
+
+def _line_through(scores, numbers, decimals):
+    """Center and scale, if numbers are a rising line in their scores; else None."""
+    there = np.isfinite(numbers)
+    if not there.any() or np.ptp(numbers[there]) == 0:
+        return None
+    scores, numbers = scores[there], numbers[there].astype(np.float64)
+    first, last = numbers.argmin(), numbers.argmax()
+    if not scores[last] > scores[first]:
+        return None
+    scale = float(np.ptp(numbers) / (scores[last] - scores[first]))
+    center = float(numbers[first] - scale * scores[first])
+    # Up to rounding, which must be far from the last decimal.
+    is_line = np.abs(center + scale * scores - numbers).max() < 1e-3 * 10.0**-decimals
+    return (center, scale) if is_line else None
+
+
+def unread_columns(transform, X, n_rows=10, n_together=50):
+    """Positions of the columns of a table that make no difference to a transform.
+
+    Parameters
+    ----------
+    transform : callable
+        From a table to a table, row by row.
+
+    X : {array-like, DataFrame}
+        Training rows. Some of them get other values, one column at a time.
+
+    n_rows, n_together : int
+        Rows that are tried, and columns that are tried in one call.
+
+    Returns
+    -------
+    unread : list of int
+        Their positions. A column that holds one value only is none of them.
+    """
+    places = np.linspace(0, X.shape[0] - 1, min(n_rows, X.shape[0])).astype(int)
+    cells, others = _tables.arrays(X), {}
+    for j, values in enumerate(cells):
+        codes, known = pd.factorize(values)
+        if len(known) > 1:
+            # Half of the values away, which for two of them is the other one.
+            others[j] = known[(codes[places] + len(known) // 2) % len(known)]
+    unread, tried = [], list(others)
+    for start in range(0, len(tried), n_together):
+        group = tried[start : start + n_together]
+        rows = np.tile(places, len(group) + 1)  # the last ones stay as they are
+        blocks = [
+            slice(at, at + len(places)) for at in range(0, len(rows), len(places))
+        ]
+        changed = {j: cells[j][rows] for j in group}
+        for j, block in zip(group, blocks, strict=False):
+            changed[j][block] = others[j]
+        made = transform(_tables.with_columns(_tables.take(X, rows), changed))
+        if made.shape[0] != len(rows):  # whoever asks about rows refuses such steps
+            return []
+        made = [_tables.take(made, block) for block in blocks]
+        unread += [
+            j for j, rows in zip(group, made, strict=False) if _is_same(rows, made[-1])
+        ]
+    return unread
+
+
+def _is_same(one, other):
+    if sparse.issparse(one):
+        return not (one != other).nnz
+    pairs = zip(_tables.arrays(one), _tables.arrays(other), strict=True)
+    return all(bool(((a == b) | (pd.isna(a) & pd.isna(b))).all()) for a, b in pairs)
 
 
 def _fills_only(before, after):

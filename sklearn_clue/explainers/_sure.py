@@ -15,6 +15,7 @@ from sklearn_clue.explainers._descent import approach, slopes_towards
 from sklearn_clue.explainers._latents import propose_latents
 from sklearn_clue.explainers._neighbors import StoredRows
 from sklearn_clue.explainers._polish import (
+    N_ALONE,
     draw_back,
     put_back,
     put_back_by_slope,
@@ -193,7 +194,8 @@ class _Search:
         yardstick, rows = self.yardstick, self.rows
         x, uncertainty, positions = yardstick.stored.nearest_sure(
             yardstick.problem.x0[rows].numpy(),
-            float(yardstick.target[0]),
+            # Where no training row is sure, the least unsure one has to do.
+            max(float(yardstick.target[0]), yardstick.stored.uncertainty.min()),
             n_neighbors,
             yardstick.max_gap[rows].numpy(),
         )
@@ -326,7 +328,9 @@ class _Search:
         yardstick = self.yardstick
         if self.use_slopes or isinstance(yardstick, ValuesYardstick):
             candidates = put_back(yardstick, candidates)
-        return put_on_atoms(yardstick, draw_back(yardstick, candidates))
+        # Slopes have led to where single numbers are hardly too far.
+        n_alone = 1 if self.use_slopes else N_ALONE
+        return put_on_atoms(yardstick, draw_back(yardstick, candidates, n_alone))
 
     # Compromises ------------------------------------------------------------------
 

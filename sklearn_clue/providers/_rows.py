@@ -50,6 +50,7 @@ class RowsProvider:
 
     def uncertainty_of_rows(self, X):
         """Judge rows of a table; see `TableProvider`."""
+        X = self._named(X)
         parts, prediction = self._answer(X)
         if len(prediction) != n_rows(X):
             raise ValueError(
@@ -64,13 +65,31 @@ class RowsProvider:
             np.asarray(prediction, dtype=np.float64)
         )
 
+    def _named(self, X):
+        """Give arrays the names that the model was fitted with."""
+        if isinstance(X, np.ndarray) and self.feature_names is not None:
+            X = pd.DataFrame(X, columns=self.feature_names)
+            return X.infer_objects()  # objects may be numbers
+        return X
+
+    def total_of_rows(self, X):
+        """Tell the total uncertainty of rows alone, which may take less.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_rows, n_features)
+            Rows like those that `uncertainty_of_rows` has taken.
+
+        Returns
+        -------
+        total : ndarray of shape (n_rows,)
+            To the last bit as `uncertainty_of_rows` tells it.
+        """
+        return self.uncertainty_of_rows(X)[0].total
+
     def uncertainty(self, x):
         """Judge rows that are numbers throughout; see `UncertaintyProvider`."""
-        rows = x.detach().cpu().numpy()
-        if self.feature_names is not None:
-            # The table that the model was fitted on had names.
-            rows = pd.DataFrame(rows, columns=self.feature_names)
-        parts, prediction = self.uncertainty_of_rows(rows)
+        parts, prediction = self.uncertainty_of_rows(x.detach().cpu().numpy())
         parts = Uncertainty(*(torch.as_tensor(part) for part in parts))
         return parts, torch.as_tensor(prediction)
 
@@ -136,11 +155,12 @@ def check_probabilities(name, proba):
 
 def check_finite(name, parts, prediction):
     """Refuse answers that are no numbers."""
-    for what, values in (("prediction", prediction), ("uncertainty", parts.total)):
+    answers = (("a prediction", prediction), ("an uncertainty", parts.total))
+    for what, values in answers:
         is_bad = ~np.isfinite(values).reshape(len(values), -1).all(1)
         if is_bad.any():
             raise ValueError(
-                f"{name} answers with a {what} that is not finite for "
+                f"{name} answers with {what} that is not finite for "
                 f"{is_bad.sum()} of {len(is_bad)} rows, the first of them row "
                 f"{np.argmax(is_bad)}: got {values[np.argmax(is_bad)]}. Look at these "
                 "rows, or take a model that answers about all of them."
@@ -406,6 +426,10 @@ class StepsRows(RowsProvider):
 
     def _answer(self, X):
         return self.provider.uncertainty_of_rows(self._transform(X))
+
+    def total_of_rows(self, X):
+        """See `RowsProvider.total_of_rows`."""
+        return self.provider.total_of_rows(self._transform(self._named(X)))
 
     def learn(self, X, y):
         """See `RowsProvider.learn`."""

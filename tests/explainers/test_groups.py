@@ -170,6 +170,10 @@ def test_polish_keeps_rows_plausible(planted, groups):
     is_good = polished.is_sure & polished.is_plausible
     assert is_good[~is_less].all()
     assert is_less.mean() > 0.05 and is_good[is_less].mean() > 0.8
+    # One row alone becomes what it becomes among others.
+    for row in np.flatnonzero(is_less)[:3]:
+        alone = groups.explain(X_new.iloc[[row]]).encoded_counterfactuals
+        np.testing.assert_allclose(alone[0], polished.encoded_counterfactuals[row])
     # By few other numbers, and not by those that may not change.
     assert polished.n_changed.max() <= 4
     explainer = clone(groups.explainer_).set_params(immutable_features=NAMES[3:])
@@ -231,6 +235,10 @@ def test_categories_become_the_mode():
     assert start.startswith(("job were clerk;", "job were coach;"))
     explanation = groups.explain(X[(job == "cook") & explainer.rejects(X)])
     assert (explanation.counterfactuals["job"] != "cook").mean() > 0.7
+    # There need not be any number that could be moved besides.
+    explainer = NeighborExplainer(model, target_uncertainty=0.4, min_plausibility=0.99)
+    groups = GroupExplainer(explainer, n_groups=1).fit(X[["job"]], y)
+    assert len(groups.explain(X[["job"]])) == 300
 
 
 def test_survives_saving(planted, tmp_path):

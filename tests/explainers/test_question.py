@@ -9,14 +9,14 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from sklearn_clue import CLUEExplainer, NeighborExplainer
+from sklearn_clue import CLUEExplainer, NeighborExplainer, PredictedNoiseRegressor
 from sklearn_clue.evaluation import plausibility
 from sklearn_clue.explainers._question import entropy_at_most, likeliest_class
 from tests.explainers.conftest import classifier, make_table, regressor, vae
@@ -447,3 +447,48 @@ def test_a_target_near_chance_is_warned_of(n_classes):
         explainer.set_params(target_uncertainty=0.5).fit(X, noise)  # knows better
         # In the paper's search nothing has to be sure.
         CLUEExplainer(LogisticRegression(), vae(), distance_weight=1.0).fit(X, noise)
+
+
+# --- Targets that leave nothing to ask ---
+
+
+@pytest.mark.parametrize("target", [3.0, 3.1, 1e6 / 3])
+@pytest.mark.parametrize(
+    "model",
+    [RandomForestRegressor(20, random_state=0), PredictedNoiseRegressor(Ridge())],
+    ids=["forest", "noise"],
+)
+def test_a_constant_target_leaves_nothing_to_reject(model, target):
+    """What models say of it is rounding, and rounding is no uncertainty."""
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    explainer = NeighborExplainer(model)
+    with pytest.warns(UserWarning, match="never unsure.*a target that never changes"):
+        explainer.fit(X, np.full(80, target))
+    assert not explainer.rejects(X).any()
+    explanation = explainer.explain(X[:3])
+    assert explanation.is_sure.all() and not explanation.n_changed.any()
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_single_class_is_refused(is_frozen):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = np.full(40, "yes")
+    model = RandomForestClassifier(3, random_state=0)
+    model = FrozenEstimator(model.fit(X, y)) if is_frozen else model
+    with pytest.raises(ValueError, match="at least 2 classes, got 1 class: 'yes'"):
+        NeighborExplainer(model).fit(X, y)
+
+
+def test_neighbors_where_no_training_row_is_sure_enough():
+    """The least unsure row that was found comes back, and is said to be no more."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2))
+    y = X[:, 0] + rng.normal(0, 0.5, 80) > 0
+    explainer = NeighborExplainer(LogisticRegression(), target_uncertainty=0.0)
+    explainer.fit(X, y)
+    rows = X[explainer.rejects(X)]
+    explanation = explainer.explain(rows)
+    assert not explanation.is_sure.any()
+    before, after = explanation.uncertainty_before, explanation.uncertainty_after
+    assert (after.total < 0.5 * before.total).all()
+    assert "no sure row was found" in explanation.summary()

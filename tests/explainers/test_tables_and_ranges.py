@@ -7,23 +7,35 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    OneHotEncoder,
+    PowerTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 from sklearn_clue import (
     BayesianMLPClassifier,
     CLUEExplainer,
     LocalSensitivityExplainer,
+    NeighborExplainer,
     UFIDOExplainer,
     VAEACImputer,
     VAEEncoder,
 )
 from sklearn_clue.encoding import TabularEncoder
 from sklearn_clue.exceptions import EncodingMismatchError
+from sklearn_clue.explainers._space import EncodedSpace, unread_columns
 
 pl = pytest.importorskip("polars")
 
@@ -351,6 +363,89 @@ def test_columns_that_no_step_passes_on_keep_their_values(step):
     assert not explanation.n_changed.max() > kept.sum()
 
 
+def test_array_after_a_frame_is_read_like_the_frame_by_models_of_tables():
+    X, y = mixed()
+    X["is_new"] = X["visits"] > 4
+    one_hot = OneHotEncoder(handle_unknown="ignore")
+    chosen = make_column_transformer(
+        (one_hot, ["color", "is_new"]), (StandardScaler(), ["weight"])
+    )
+    explainer = NeighborExplainer(make_pipeline(chosen, LogisticRegression()))
+    explainer.fit(X, y)
+    with pytest.warns(UserWarning, match="does not have valid feature names") as told:
+        explanation = explainer.explain(X.to_numpy())
+    assert len(told) == 1
+    expected = explainer.explain(X)
+    np.testing.assert_array_equal(
+        explanation.counterfactuals, expected.counterfactuals.to_numpy()
+    )
+    np.testing.assert_array_equal(
+        explanation.uncertainty_before, expected.uncertainty_before
+    )
+
+
+def test_rows_that_are_sure_and_out_of_range_are_said_to_move():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.integers(20, 60, 120).astype(float)})
+    y = X["age"] + rng.normal(0, 8, 120) > 40
+    explainer = NeighborExplainer(
+        LogisticRegression(), feature_ranges={"age": (65.0, 70.0)}
+    ).fit(X, y)
+    sure = X[X["age"] > 57]
+    assert not explainer.rejects(sure).any()
+    explanation = explainer.explain(sure)
+    assert (explanation.counterfactuals["age"] == 65).all()
+    lines = explanation.summary().splitlines()
+    moved = "Sure already. Changed only to lie within its ranges: age 65 instead of"
+    assert all(moved in line for line in lines)
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_columns_that_a_table_model_never_sees_keep_their_values(as_list):
+    """Their change would make no row sure, and some of them more believable."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(150, 3)), columns=[*"abc"])
+    X["d"] = rng.choice(["u", "v"], 150)
+    X["e"] = np.where(np.arange(150) < 149, "rare", "other")
+    y = X["a"] + X["b"] + rng.normal(0, 0.6, 150) > 0
+    chosen = make_column_transformer((StandardScaler(), ["a", "b"]))
+    model = make_pipeline(chosen, LogisticRegression())
+    explainer = NeighborExplainer([model, clone(model)] if as_list else model)
+    explanation = explainer.fit(X, y).explain(X[:60])
+    assert explanation.n_changed.max() == 2
+    unread = ["c", "d", "e"]
+    pd.testing.assert_frame_equal(explanation.counterfactuals[unread], X[:60][unread])
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars", "numpy"])
+def test_unread_columns(container):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (40, 120)).astype(float)
+    X[:, 3] = 1.0  # one value only: no other can be tried
+    X[:, 4] = np.arange(40) == 39  # rare
+    read = [*range(0, 120, 7), 4]
+    if container == "pandas":
+        X = pd.DataFrame(X)
+    elif container == "polars":
+        X = pl.DataFrame(X)
+    unread = unread_columns(lambda rows: np.asarray(rows)[:, read], X)
+    assert unread == sorted(set(range(120)) - {3, *read})
+    as_sparse = unread_columns(lambda rows: csr_array(np.asarray(rows)[:, read]), X)
+    assert as_sparse == unread
+
+
+def lower_below_zero(X):
+    return np.where(X < 0, X - 5, X)
+
+
+def test_sorted_tables_do_not_hide_what_a_step_does():
+    """It changes nothing in the first hundred rows, which are positive."""
+    rng = np.random.default_rng(0)
+    X = -np.sort(-rng.normal(size=(400, 1)), axis=0)
+    explanation = explained(FunctionTransformer(lower_below_zero), X, X[:, 0] > 0.5)
+    assert "FunctionTransformer" in explanation.note
+
+
 def test_an_inverse_counts_only_if_values_come_back():
     X, y = skewed()
     by_itself = explained(FunctionTransformer(np.log), X, y)
@@ -390,3 +485,89 @@ def test_names_behind_steps_without_a_way_back_say_so():
     explainer = LocalSensitivityExplainer(model, immutable_features=["age"])
     with pytest.raises(ValueError, match="'age', which is not .* no inverse_transform"):
         explainer.fit(X, debt > 0)
+
+
+def possible_values():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {"age": rng.integers(18, 80, 200), "income": rng.gamma(2, 1500, 200).round(1)}
+    )
+    score = (X["age"] - 45) / 15 + (X["income"] - 3000) / 2000
+    return X, score + rng.normal(0, 0.6, 200) > 0
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [StandardScaler()],
+        [RobustScaler(), SimpleImputer()],
+        [PowerTransformer()],
+        [FunctionTransformer(np.log1p, np.expm1)],
+    ],
+    ids=lambda steps: type(steps[0]).__name__,
+)
+@pytest.mark.parametrize("method", ["CLUE", "neighbors", "sensitivity"])
+def test_numbers_behind_steps_are_possible_and_still_sure(method, steps):
+    """Rounding on the way back to the table must not undo what was found."""
+    X, y = possible_values()
+    model = make_pipeline(*steps, LogisticRegression())
+    explainer = {
+        "CLUE": CLUEExplainer(model, VAEEncoder(2, (8,), max_iter=2), random_state=0),
+        "neighbors": NeighborExplainer(model),
+        "sensitivity": LocalSensitivityExplainer(model, step_size=0.3),
+    }[method].fit(X, y)
+    rows = X[explainer.rejects(X)]
+    explanation = explainer.explain(rows)
+    found = explanation.counterfactuals
+    np.testing.assert_array_equal(found["income"], found["income"].round(1))
+    if method != "sensitivity":
+        assert explanation.is_sure.all()
+        assert not explainer.rejects(found).any()
+
+
+@pytest.mark.parametrize("steps", [[], [StandardScaler()], [PowerTransformer()]])
+def test_values_with_more_decimals_than_in_training_stay(steps):
+    X, y = possible_values()
+    model = make_pipeline(*steps, LogisticRegression())
+    explainer = NeighborExplainer(model).fit(X, y)
+    rows = X[explainer.rejects(X)].astype(float) + 0.123
+    found = explainer.explain(rows).counterfactuals
+    is_same = found == rows
+    assert is_same.any().all() and not is_same.all().any()
+    possible = found.round(1) == found
+    assert (is_same | possible).all().all()
+    # A column that need not change is not rounded on the side.
+    assert is_same.any(axis=1).mean() > 0.5
+
+
+@pytest.mark.parametrize("container", ["array", "frame"])
+def test_tables_of_floats_are_decoded_at_once(container, monkeypatch):
+    # Decimals, long numbers, and rows outside of the training range.
+    rng = np.random.default_rng(0)
+    X = np.column_stack(
+        [rng.normal(size=60).round(2), 1e6 * rng.normal(size=60), rng.poisson(3, 60)]
+    ).astype(float)
+    X = pd.DataFrame(X, columns=list("abc")) if container == "frame" else X
+    ranges = [None, {0: (-0.5, 0.25)}, {1: "increase", 2: "decrease"}]
+    for immutable, allowed in zip([None, [2], [0]], ranges, strict=True):
+        allowed = allowed and {list("abc")[j]: v for j, v in allowed.items()}
+        immutable = immutable and [list("abc")[j] for j in immutable]
+        if container == "array":
+            allowed = allowed and {"abc".index(name): v for name, v in allowed.items()}
+            immutable = immutable and ["abc".index(name) for name in immutable]
+        encoder = TabularEncoder().fit(X[:40])
+        space = EncodedSpace([], encoder, X[:40], immutable, allowed)
+        x0 = space.encode(X)
+        x = np.where(rng.random(x0.shape) < 0.3, x0, x0 + rng.normal(size=x0.shape))
+        at_once = space.decode(x, X, x0)
+        with monkeypatch.context() as patch:
+            patch.setattr(EncodedSpace, "_is_plain", lambda self, X: False)
+            one_by_one = space.decode(x, X, x0)
+        assert type(at_once) is type(one_by_one) is type(X)
+        np.testing.assert_array_equal(at_once, one_by_one)
+        if container == "frame":
+            pd.testing.assert_frame_equal(at_once, one_by_one)
+    # A gap, or whole numbers, take the long way.
+    assert space._is_plain(X) and not space._is_plain(X.astype(int))
+    X[:1] = np.nan
+    assert not space._is_plain(X)

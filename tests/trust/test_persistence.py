@@ -20,7 +20,20 @@ import torch
 import zoo
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, clone
+from sklearn.ensemble import (
+    BaggingRegressor,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingRegressor,
+)
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import BayesianRidge, Ridge
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 
 import sklearn_clue
 import sklearn_clue.evaluation
@@ -30,6 +43,8 @@ from sklearn_clue import (
     CLUEExplainer,
     GroupExplainer,
     LocalSensitivityExplainer,
+    NeighborExplainer,
+    PredictedNoiseRegressor,
     TabularEncoder,
     VAEEncoder,
     persistence,
@@ -131,13 +146,67 @@ def test_skops_round_trip(models, expected):
     assert needed <= set(TRUSTED_TYPES)
 
 
-def test_trusted_types_are_as_few_as_can_be(models):
+def explained_models():
+    """Models that are asked about rows of a table, each of another kind."""
+    quantiles = [
+        GradientBoostingRegressor(loss="quantile", alpha=alpha, n_estimators=3)
+        for alpha in (0.1, 0.9)
+    ]
+    scaled = make_pipeline(StandardScaler(), RandomForestClassifier(3, random_state=0))
+    trees = DecisionTreeRegressor(max_depth=2, random_state=0)
+    return {
+        "forest": RandomForestClassifier(3, random_state=0),
+        "steps": scaled,
+        "bagged": BaggingRegressor(KNeighborsRegressor(3), 3, random_state=0),
+        "list": [RandomForestRegressor(2, random_state=0), Ridge()],
+        "quantiles": quantiles,
+        "noise": PredictedNoiseRegressor(Ridge()),
+        "precision": BayesianRidge(),
+        "process": GaussianProcessRegressor(),
+        "probabilities": GaussianNB(),
+        "voting": VotingRegressor([("tree", trees), ("line", Ridge())]),
+    }
+
+
+@pytest.fixture(scope="module")
+def of_tables():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X[:, 0] + rng.normal(0, 0.3, 60)
+    fitted = {}
+    for name, model in explained_models().items():
+        is_classes = name in ("forest", "steps", "probabilities")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted[name] = NeighborExplainer(model).fit(X, y > 0 if is_classes else y)
+    return X, fitted
+
+
+@pytest.mark.parametrize("name", explained_models())
+def test_skops_keeps_explainers_of_any_model(name, of_tables):
+    """Types of scikit-learn are those that it would be asked about anyway."""
+    skops_io = pytest.importorskip("skops.io")
+    X, fitted = of_tables
+    data = skops_io.dumps(fitted[name])
+    unknown = set(skops_io.get_untrusted_types(data=data)) - set(TRUSTED_TYPES)
+    assert not [each for each in unknown if not each.startswith("sklearn.")]
+    again = skops_io.loads(data, trusted=[*TRUSTED_TYPES, *unknown])
+    assert_array_equal(
+        again.explain(X[:9]).counterfactuals,
+        fitted[name].explain(X[:9]).counterfactuals,
+    )
+
+
+def test_trusted_types_are_as_few_as_can_be(models, of_tables):
     skops_io = pytest.importorskip("skops.io")
     pixels = PixelScaler().fit(np.zeros((1, 4), dtype=np.uint8))
     everything = [*models.values(), pixels, make_pipeline(models["classifier"])]
     everything.append(GroupExplainer(models["explainer"]))
-    data = skops_io.dumps(everything)
-    assert set(skops_io.get_untrusted_types(data=data)) == set(TRUSTED_TYPES)
+    data = skops_io.dumps([*everything, *of_tables[1].values()])
+    needed = set(skops_io.get_untrusted_types(data=data))
+    bunch = "sklearn.utils._bunch.Bunch"
+    own = {each for each in needed if each.startswith("sklearn_clue.")}
+    assert own | {bunch} == set(TRUSTED_TYPES)
     assert list(TRUSTED_TYPES) == sorted(TRUSTED_TYPES)
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPRegressor
@@ -328,6 +329,30 @@ def test_rows_outside_of_their_ranges_are_judged_as_they_are():
     np.testing.assert_allclose(explanation.uncertainty_before, before)
     np.testing.assert_allclose(explanation.uncertainty_after, after)
     assert explanation.counterfactuals["a"].between(5, 6).all()
+
+
+class RoundsByPlace(RegressorMixin, BaseEstimator):
+    """Equally unsure about all rows, up to rounding by their places in a batch."""
+
+    def fit(self, X, y):
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def predict(self, X, return_std=False):
+        std = 3.0 * (1 + 2.0**-52 * (np.arange(len(X)) % 3))
+        return (np.zeros(len(X)), std) if return_std else np.zeros(len(X))
+
+
+def test_rounding_does_not_decide_who_is_rejected():
+    """As in a table with one huge column, which drowns all others (seed 8415)."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    explainer = NeighborExplainer(RoundsByPlace())
+    with pytest.warns(UserWarning, match="equally unsure about all") as caught:
+        explainer.fit(X, X[:, 0])
+    assert caught[0].filename == __file__
+    assert not explainer.rejects(X).any()
+    explanation = explainer.explain(X)
+    assert explanation.is_sure.all() and not explanation.n_changed.any()
 
 
 def test_a_table_without_numbers_is_explained():
