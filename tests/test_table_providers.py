@@ -55,6 +55,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn_clue import (
     BayesianMLPClassifier,
     CLUEExplainer,
+    NeighborExplainer,
     PredictedNoiseRegressor,
 )
 from sklearn_clue.datasets import make_mixed_toy
@@ -876,3 +877,17 @@ def test_what_cannot_be_fitted_again_has_no_folds():
     assert unseen_uncertainty(provider, X, LABELS) is None  # a provider alone
     parts = unseen_uncertainty(FrozenEstimator(GaussianNB().fit(X, LABELS)), X, LABELS)
     assert parts.total.shape == (150,)
+
+
+def test_variances_of_a_forest_do_not_depend_on_the_zero_of_the_target():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = X[:, 0] + rng.normal(size=200)
+    total = []
+    for shift in (0.0, 1e7):
+        forest = RandomForestRegressor(20, random_state=0).fit(X, y)
+        for tree in forest.estimators_:  # the same trees, about shifted targets
+            tree.tree_.value[:] += shift
+        explainer = NeighborExplainer(FrozenEstimator(forest)).fit(X, y + shift)
+        total.append(explainer.predict_uncertainty(X).total)
+    np.testing.assert_allclose(total[1], total[0], rtol=1e-6)

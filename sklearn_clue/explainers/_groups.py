@@ -150,7 +150,7 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
     >>> groups = groups.fit(X, y)
     >>> for sentence in groups.sentences_:
     ...     print(sentence.split(";")[0])
-    33 of 60: sure if dose were about 4.07
+    33 of 60: sure if dose were about 4.08
     27 of 60: sure if dose were about 6.04
     """
 

@@ -103,6 +103,8 @@ class Leaves:
         """What to average: indicators, or numbers and the square of their length."""
         if self.is_classification:
             return targets
+        # A variance does not depend on the zero, and far from it its digits are lost.
+        targets = targets - targets.mean(0)
         squares = np.square(targets).sum(1, keepdims=True)
         return np.concatenate([targets, squares], axis=1)
 
