@@ -477,9 +477,8 @@ def bench_speed(folder):
         ours.append(seconds)
         trace, seconds = timed(loop)
         plain.append(seconds)
-        # Contributions are another question, with a price of its own.
-        without = {"contributions": False}
-        sure.append(timed(lambda: nearest_sure.explain(rows, **without))[1])
+        # Contributions are another question, with a price of their own.
+        sure.append(timed(lambda: nearest_sure.explain(rows, contributions=False))[1])
     mine, theirs = explanation.objective.mean(), trace.objective[-1].mean().item()
     ours, plain, sure = (np.median(each, axis=0) for each in (ours, plain, sure))
     ratio = plain / ours
