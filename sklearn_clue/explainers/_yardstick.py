@@ -407,9 +407,9 @@ class Yardstick:
     def best(self, candidates, n=1, source=None):
         """Positions of the n cheapest good candidates of each row, cheapest first.
 
-        No two of a row change the same columns in the same direction: they would end
-        as the same answer. With `source`, a number of each candidate, of each source
-        apart.
+        No two of a row change the same columns in the same direction: by slopes they
+        would end as the same answer. With `source`, a number of each candidate, of
+        each source apart.
         """
         (good,) = self.is_good(candidates).nonzero(as_tuple=True)
         group = candidates.rows[good]
