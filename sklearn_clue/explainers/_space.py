@@ -19,7 +19,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_clue import _dtypes, _durations, _tables
 from sklearn_clue._columns import Strangers
-from sklearn_clue.encoding import TabularEncoder, encode_quietly, unfrozen
+from sklearn_clue.encoding import (
+    TabularEncoder,
+    decode_freely,
+    encode_quietly,
+    unfrozen,
+)
 from sklearn_clue.exceptions import EncodingMismatchError
 from sklearn_clue.persistence import VersionedState
 from sklearn_clue.providers import names_after
@@ -202,7 +207,8 @@ class EncodedSpace:
         """
         if self._is_plain(X):
             return self._decode_numbers(x, X, x0)
-        rows = x if self.encoder is None else self.encoder.inverse_transform(x)
+        # Ranges are kept below, for whole numbers as for others.
+        rows = x if self.encoder is None else decode_freely(self.encoder, x)
         if self.is_invertible:
             for step, is_undone in zip(
                 reversed(self.steps), reversed(self._is_undone), strict=True
