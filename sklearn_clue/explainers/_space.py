@@ -139,7 +139,7 @@ class EncodedSpace:
         X = _tables.named(X, self._names)
         for step in self.steps:
             X = step.transform(X)
-        return X
+        return _tables.dense(X)
 
     def encode(self, X):
         """Take the user's rows to encoded space, as float64; warn of strangers."""
@@ -321,7 +321,7 @@ class EncodedSpace:
         X = some_rows(X)
         is_undone = []
         for step in self.steps:
-            after = step.transform(X)
+            after = _tables.dense(step.transform(X))
             inverse = getattr(step, "inverse_transform", None)
             # An imputer's output is in the units of its input, whether or not it
             # claims to have an inverse.
@@ -847,7 +847,7 @@ def _leads_back(step, after, before):
             return False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of names, and of values out of place
-            again = step.transform(undone)
+            again = _tables.dense(step.transform(undone))
     except (ValueError, AttributeError, TypeError, NotImplementedError):
         return False
     pairs = zip(_tables.arrays(after), _tables.arrays(again), strict=True)

@@ -7,13 +7,15 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import BaggingClassifier
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -36,6 +38,7 @@ from sklearn_clue import (
 from sklearn_clue.encoding import TabularEncoder
 from sklearn_clue.exceptions import EncodingMismatchError
 from sklearn_clue.explainers._space import EncodedSpace, unread_columns
+from sklearn_clue.providers import global_sensitivity
 
 pl = pytest.importorskip("polars")
 
@@ -695,3 +698,58 @@ def test_tables_of_floats_are_decoded_at_once(container, monkeypatch):
     assert space._is_plain(X) and not space._is_plain(X.astype(int))
     X[:1] = np.nan
     assert not space._is_plain(X)
+
+
+# Sparse steps ------------------------------------------------------------------------
+
+
+def behind_one_hot(model, sparse_output):
+    one_hot = OneHotEncoder(sparse_output=sparse_output, handle_unknown="ignore")
+    steps = make_column_transformer(
+        (one_hot, ["code"]), (StandardScaler(), ["x"]), sparse_threshold=1.0
+    )
+    return make_pipeline(steps, model)
+
+
+@pytest.fixture(scope="module")
+def codes():
+    rng = np.random.default_rng(0)
+    code = rng.choice([f"k{i}" for i in range(20)], 200)
+    X = pd.DataFrame({"code": code, "x": rng.normal(size=200)})
+    return X, (X["x"] + rng.normal(size=200) > 0).astype(int)
+
+
+@pytest.mark.parametrize("explainer", [NeighborExplainer, LocalSensitivityExplainer])
+@pytest.mark.parametrize(
+    "model",
+    [
+        LogisticRegression(),
+        MLPClassifier((5,), max_iter=20, random_state=0),
+        BaggingClassifier(LogisticRegression(), 3, random_state=0),
+    ],
+)
+def test_sparse_steps_are_like_dense_ones(model, explainer, codes):
+    X, y = codes
+    explained = []
+    for is_sparse in (False, True):
+        pipeline = behind_one_hot(clone(model), is_sparse).fit(X, y)
+        assert issparse(pipeline[0].transform(X)) == is_sparse
+        fitted = explainer(FrozenEstimator(pipeline)).fit(X, y)
+        explained.append(fitted.explain(X[:8]))
+    dense, sparse = explained
+    pd.testing.assert_frame_equal(sparse.counterfactuals, dense.counterfactuals)
+    np.testing.assert_allclose(sparse.uncertainty_after, dense.uncertainty_after)
+
+
+def test_lists_of_pipelines_and_global_sensitivity_with_sparse_steps(codes):
+    X, y = codes
+    by_kind = []
+    for is_sparse in (False, True):
+        members = [
+            behind_one_hot(LogisticRegression(C=c), is_sparse).fit(X, y)
+            for c in (0.1, 1.0)
+        ]
+        explanation = NeighborExplainer(members).fit(X, y).explain(X[:4])
+        by_kind.append((explanation.counterfactuals, global_sensitivity(members[0], X)))
+    pd.testing.assert_frame_equal(by_kind[1][0], by_kind[0][0])
+    pd.testing.assert_series_equal(by_kind[1][1], by_kind[0][1])
