@@ -188,9 +188,9 @@ class ValidRows(nn.Module):
     """Make valid rows of decoded ones, with gradients as if nothing had happened.
 
     A category becomes its most probable value and a number is rounded to the decimals
-    of its column, whole ones inside their range, as when the row is decoded for the
-    user. In the backward pass both are the identity (straight-through, App. B.3): a
-    category then has the gradient of its softmax.
+    of its column, as when the row is decoded for the user. In the backward pass both
+    are the identity (straight-through, App. B.3): a category then has the gradient of
+    its softmax.
 
     No row becomes one with a missing or a pooled value, unless its bounds allow that.
 
@@ -231,7 +231,8 @@ class ValidRows(nn.Module):
         """Map decoded rows of shape (n_rows, n_encoded) to valid ones.
 
         With bounds of the same shape, inside of these: positions of missing and pooled
-        values are open to the rows whose upper bound is above zero there.
+        values are open to the rows whose upper bound is above zero there. Without,
+        whole numbers stay in the range that was seen in `fit`.
         """
         if low is not None:
             x = x.clamp(low, high)
@@ -249,7 +250,8 @@ class ValidRows(nn.Module):
             if len(self.positions):
                 numbers = x[:, self.positions] * self.scale + self.center
                 numbers = (numbers * self.steps).round() / self.steps
-                numbers = numbers.clamp(self.low, self.high)
+                if low is None:
+                    numbers = numbers.clamp(self.low, self.high)
                 valid[:, self.positions] = ((numbers - self.center) / self.scale).to(
                     x.dtype
                 )

@@ -17,6 +17,7 @@ from pandas.api.types import (
     is_object_dtype,
     is_string_dtype,
 )
+from scipy import sparse
 
 from sklearn_clue import _durations
 from sklearn_clue._dtypes import in_limits
@@ -267,6 +268,11 @@ def as_objects(values):
 def pandas_arrays(X):
     """The values of each column, as a DataFrame of pandas takes them."""
     return [s.array for _, s in X.items()] if is_pandas_df(X) else arrays(X)
+
+
+def dense(X):
+    """A sparse table, which one-hot encoders like to give, as an array."""
+    return X.toarray() if sparse.issparse(X) else X
 
 
 def gaps(X):
