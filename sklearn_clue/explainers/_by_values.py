@@ -10,7 +10,12 @@ import torch
 
 from sklearn_clue.explainers._descent import approach
 from sklearn_clue.explainers._polish import put_back
-from sklearn_clue.explainers._yardstick import Yardstick, first_of_each, join
+from sklearn_clue.explainers._yardstick import (
+    Candidates,
+    Yardstick,
+    first_of_each,
+    join,
+)
 
 # Weight of a slope of zero, against the rows that were judged.
 RIDGE = 1e-2
@@ -20,6 +25,9 @@ RIDGE = 1e-2
 # of the distances by gradients at 2, 3 and 4; a bowl: 1.05, 1.03 and 1.02).
 POWER = 3
 
+# Candidates of a row and proposer that columns are put back of.
+N_PUT_BACK = 4
+
 # Judgements of a row for putting columns back one by one, most of what a search
 # spends: the cheapest candidates get them, and lend what they learned to the others.
 N_TRIALS = 160
@@ -27,6 +35,16 @@ N_TRIALS = 160
 # Candidates, besides the best of each proposer, that are brought nearer, and steps.
 N_APPROACH = 3
 N_STEPS = 6
+
+# Rows that are nearly sure, from which to walk on: so many, by what they cost and by
+# this share of the way that they lack in the steepest column. Without them answers are
+# farther by 4 % in the mean over 22 pairs of tables and models, and by 11 % where a
+# network is asked about Credit.
+N_NEARLY = 4
+SHARE = 0.5
+
+# Candidates that cost more than this times the cheapest of their row are not shortened.
+SLACK = 1.5
 
 
 class ValuesYardstick(Yardstick):
@@ -91,12 +109,16 @@ class ValuesYardstick(Yardstick):
             slope[index] = np.linalg.solve(normal + ridge, rise)[:, :, 0]
         return candidates._replace(uncertainty=uncertainty), torch.as_tensor(slope)
 
-    def _judged_of(self, rows):
-        """Of each of some rows: where it is among them, and what was judged of it."""
+    def judged(self):
+        """All that was asked about: encoded rows, whose they are, and the answers."""
         x, whose, value = map(np.concatenate, zip(*self._asked, strict=True))
         order = whose.argsort(kind="stable")
-        x, whose, value = x[order], whose[order], value[order]
-        self._asked = [[x, whose, value]]
+        self._asked = [[x[order], whose[order], value[order]]]
+        return self._asked[0]
+
+    def _judged_of(self, rows):
+        """Of each of some rows: where it is among them, and what was judged of it."""
+        x, whose, value = self.judged()
         for row in np.unique(rows):
             first, last = np.searchsorted(whose, [row, row + 1])
             yield np.flatnonzero(rows == row), x[first:last], value[first:last]
@@ -111,16 +133,18 @@ def improve_by_values(yardstick, candidates, source):
         What candidates must not lose.
 
     candidates : Candidates
-        Good ones.
+        What was proposed, good or not.
 
     source : LongTensor of shape (n_candidates,)
-        Who has proposed them.
+        Who has proposed it.
 
     Returns
     -------
     seen : Candidates
         Leaner ones, and all rows on the way to nearer ones, whether good or not.
     """
+    best = yardstick.best(candidates, N_PUT_BACK, source)
+    candidates, source = candidates.keep(best), source[best]
     is_swept = _within_budget(yardstick, candidates)
     swept = put_back(yardstick, candidates.keep(is_swept))
     rest, rest_source = candidates.keep(~is_swept), source[~is_swept]
@@ -128,9 +152,37 @@ def improve_by_values(yardstick, candidates, source):
     lean = join([swept, lent])
     source = torch.cat([source[is_swept], rest_source[whose]])
     chosen = yardstick.best(lean, 1, source), yardstick.best(lean, N_APPROACH)
-    starts = lean.keep(torch.cat(chosen).unique())
-    seen, _ = approach(yardstick, starts, N_STEPS)
+    starts = [lean.keep(torch.cat(chosen).unique()), _nearly_sure(yardstick, lean)]
+    seen, _ = approach(yardstick, join(starts), N_STEPS)
     return join([lean, seen])
+
+
+def _nearly_sure(yardstick, candidates):
+    """Rows that were judged and not sure, but may lead to nearer ones that are.
+
+    A category and a little of a number are often nearer than two categories.
+    """
+    best, slope = yardstick.with_slopes(candidates.keep(yardstick.best(candidates)))
+    steepness = slope.abs() / yardstick.price[best.rows] * yardstick.number_positions
+    steepest, least = (torch.zeros_like(yardstick.target) for _ in range(2))
+    steepest[best.rows] = steepness.amax(1)
+    least[best.rows] = yardstick.cost(best.x, best.rows)
+    x, rows, value = map(torch.as_tensor, yardstick.judged())
+    short = value - yardstick.target[rows]
+    cost = yardstick.cost(x, rows) + SHARE * short / steepest[rows]
+    (index,) = ((short > 0) & (cost < least[rows])).nonzero(as_tuple=True)
+    index = index[first_of_each(rows[index], cost[index], N_NEARLY)]
+    x, rows = x[index], rows[index]
+    nearly = Candidates(x, rows, value[index], yardstick.gaps(x, rows))
+    return nearly.keep(yardstick.is_near(nearly))
+
+
+def worth_shortening(yardstick, candidates):
+    """Those that may become the cheapest of their row."""
+    cost, rows = yardstick.cost(candidates.x, candidates.rows), candidates.rows
+    least = torch.full_like(yardstick.target, torch.inf)
+    least = least.scatter_reduce(0, rows, cost, "amin")
+    return candidates.keep(cost <= SLACK * least[rows])
 
 
 def _with_columns_of(yardstick, candidates, others):

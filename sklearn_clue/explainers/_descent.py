@@ -7,6 +7,8 @@ now. The mean distance to any five rows is at least that to the nearest five, so
 is near enough to these is plausible.
 """
 
+import copy
+
 import torch
 
 from sklearn_clue.explainers._yardstick import TOLL, join, replaced
@@ -25,6 +27,9 @@ N_HALVINGS = 8
 N_HALVINGS_GAP = 5
 DECADES = (-1.0, 4.0)
 DECADES_GAP = (-1.0, 2.0)
+
+# Points that are nearer to each other are the same.
+SAME = 1e-9
 
 # Beyond the bounds of any column.
 FAR = 1e6
@@ -159,7 +164,7 @@ def _nearest_by_tangent(yardstick, here, slope, reach, excess, low, high):
     points = torch.stack([own, least, most])
     if anchors is not None:
         points = torch.cat([points, anchors.transpose(0, 1)])
-    points = torch.minimum(torch.maximum(points, least), most)
+    points = torch.minimum(torch.maximum(points, least), most).sort(0).values
     cost = yardstick.price[rows][:, free] * (points - own).abs()
     if anchors is not None:
         spread = sum((points - anchor).abs() for anchor in anchors.unbind(1))
@@ -203,10 +208,11 @@ class LinearProgram:
     Parameters
     ----------
     points : Tensor of shape (n_points, n_rows, n_positions)
-        What each position may become.
+        What each position may become, sorted.
 
     cost, rise, spread : Tensor of the same shape
         What a point adds to the cost and to the two sums; `spread` may be one zero.
+        All are convex: the best point is where they stop falling.
 
     room, gap : Tensor of shape (n_rows,)
         The bounds of the sums of `rise` and `spread`.
@@ -215,6 +221,7 @@ class LinearProgram:
     def __init__(self, points, cost, rise, spread, room, gap):
         self.parts = [points, cost, rise, spread.expand_as(points)]
         self.room, self.gap = room, gap
+        self.falls = _falls(*self.parts)
 
     def solve(self):
         """The solution of each row, of shape (n_rows, n_positions)."""
@@ -222,10 +229,16 @@ class LinearProgram:
         (index,) = (free[3].sum(1) > self.gap).nonzero(as_tuple=True)
         solved = free[0].clone()
         if len(index):
-            parts = [part[:, index] for part in self.parts]
-            some = LinearProgram(*parts, self.room[index], self.gap[index])
+            some = self._keep(index)
             solved[index] = some._within_both([part[index] for part in free])
         return solved
+
+    def _keep(self, index):
+        some = copy.copy(self)
+        some.room, some.gap = self.room[index], self.gap[index]
+        some.parts = [part[:, index] for part in self.parts]
+        some.falls = [fall[:, index] for fall in self.falls]
+        return some
 
     def _within_both(self, passed):
         low, high = (torch.full_like(self.gap, end) for end in DECADES_GAP)
@@ -240,14 +253,14 @@ class LinearProgram:
 
     def _within_room(self, weight):
         """The solution with the least multiplier of the rise that keeps its bound."""
-        _, cost, rise, spread = self.parts
-        tilted = torch.addcmul(cost, weight[:, None], spread)
+        cost, rise_by, spread = self.falls
+        rise, falls = self.parts[2], torch.addcmul(cost, weight[:, None], spread)
         low, high = (torch.full_like(self.room, end) for end in DECADES)
-        free = passed = _least(tilted, rise, torch.zeros_like(low))
-        kept = _least(tilted, rise, 10**high)
+        free = passed = _least(falls, rise_by, torch.zeros_like(low))
+        kept = _least(falls, rise_by, 10**high)
         for _ in range(N_HALVINGS):
             middle = (low + high) / 2
-            trial = _least(tilted, rise, 10**middle)
+            trial = _least(falls, rise_by, 10**middle)
             fits = rise.gather(0, trial)[0].sum(1) <= self.room
             low, high = torch.where(fits, low, middle), torch.where(fits, middle, high)
             chosen = fits[None, :, None]
@@ -261,17 +274,21 @@ class LinearProgram:
         return [part.gather(0, index)[0] for part in self.parts]
 
 
-def _least(tilted, rise, weight):
+def _falls(points, *parts):
+    """How steeply parts change from point to point."""
+    width = points.diff(dim=0)
+    steep = [part.diff(dim=0) / width for part in parts]
+    # Between points that are the same, as from there to the next.
+    for number in reversed(range(len(width) - 1)):
+        is_same = width[number] <= SAME
+        for values in steep:
+            values[number] = torch.where(is_same, values[number + 1], values[number])
+    return steep
+
+
+def _least(falls, rise, weight):
     """Which point is least, of shape (1, n_rows, n_positions)."""
-    # One point after the other: ten times faster than argmin over a short axis.
-    weight = weight[:, None]
-    least = torch.addcmul(tilted[0], weight, rise[0])
-    index = torch.zeros_like(least, dtype=torch.long)
-    for number in range(1, len(tilted)):
-        value = torch.addcmul(tilted[number], weight, rise[number])
-        index.masked_fill_(value < least, number)
-        least = torch.minimum(least, value)
-    return index[None]
+    return (torch.addcmul(falls, weight[:, None], rise) < 0).sum(0, keepdim=True)
 
 
 def _either(condition, first, second):

@@ -9,7 +9,11 @@ from typing import NamedTuple
 
 import torch
 
-from sklearn_clue.explainers._by_values import ValuesYardstick, improve_by_values
+from sklearn_clue.explainers._by_values import (
+    ValuesYardstick,
+    improve_by_values,
+    worth_shortening,
+)
 from sklearn_clue.explainers._columns import ColumnMoves, propose_columns
 from sklearn_clue.explainers._descent import approach, slopes_towards
 from sklearn_clue.explainers._latents import propose_latents
@@ -269,13 +273,12 @@ class _Search:
         (index,) = is_open[proposals.rows].nonzero(as_tuple=True)
         proposals, source = proposals.keep(index), self.source[index]
         if not self.use_slopes:
-            best = yardstick.best(proposals, N_PUT_BACK_BLIND, source)
             stuck = self._least_uncertain(proposals)
-            chosen = proposals.keep(best)
             if isinstance(yardstick, ValuesYardstick):
-                lean = improve_by_values(yardstick, chosen, source[best])
+                lean = improve_by_values(yardstick, proposals, source)
             else:
-                lean = put_back(yardstick, chosen)
+                best = yardstick.best(proposals, N_PUT_BACK_BLIND, source)
+                lean = put_back(yardstick, proposals.keep(best))
             return join([lean, stuck])
         best = yardstick.best(proposals, N_PUT_BACK, source)
         yardstick.is_rough = True
@@ -328,6 +331,8 @@ class _Search:
         yardstick = self.yardstick
         if self.use_slopes or isinstance(yardstick, ValuesYardstick):
             candidates = put_back(yardstick, candidates)
+        if isinstance(yardstick, ValuesYardstick):
+            candidates = worth_shortening(yardstick, candidates)
         # Slopes have led to where single numbers are hardly too far.
         n_alone = 1 if self.use_slopes else N_ALONE
         return put_on_atoms(yardstick, draw_back(yardstick, candidates, n_alone))

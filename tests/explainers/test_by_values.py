@@ -118,8 +118,10 @@ def test_the_budget_is_kept_and_the_cheapest_come_first(monkeypatch):
 @pytest.mark.parametrize("n_trials", [0, 1000])
 def test_needless_columns_are_put_back_on_any_budget(monkeypatch, n_trials):
     monkeypatch.setattr(_by_values, "N_TRIALS", n_trials)
+    monkeypatch.setattr(_by_values, "N_PUT_BACK", 10)
     yardstick = _yardstick(_is_blind(lambda x: x[:, 0]), torch.ones(1, 12), 0.5)
-    x = -_normal(10, 12).abs()
+    x = 1 + _normal(10, 12)
+    x[:, 0] = -x[:, 0].abs()
     candidates = yardstick.judge(x, torch.zeros(10, dtype=torch.long))
     seen = improve_by_values(yardstick, candidates, torch.zeros(10, dtype=torch.long))
     best = seen.keep(yardstick.best(seen))
@@ -138,6 +140,37 @@ def test_columns_that_one_needs_are_lent_to_others():
     lent, whose = _by_values._with_columns_of(yardstick, candidates, lean)
     assert whose.tolist() == [0, 1]  # the third is of another row
     assert torch.equal(lent.x[:, 0], candidates.x[:2, 0]) and (lent.x[:, 1:] == 1).all()
+
+
+def test_a_row_that_is_nearly_sure_leads_to_a_nearer_one(monkeypatch):
+    schema = FeatureSchema(
+        (number("age", 0), category("job", 1, "ab"), category("town", 3, "ab"))
+    )
+    x0 = torch.tensor([[0.0, 1, 0, 1, 0]], dtype=torch.float64)
+
+    def unsure(x):  # sure by both categories, or by one and half of the number
+        return 1 - 0.65 * x[:, 2] - 0.65 * x[:, 4] - 0.1 * x[:, 0]
+
+    def nearest():
+        problem = AnalyticProblem(x0, unsure, schema, is_differentiable=False)
+        yardstick = ValuesYardstick(problem, 0.3)
+        x = torch.tensor([[0.5, 0, 1, 0, 1]], dtype=torch.float64)
+        rows = torch.zeros(1, dtype=torch.long)
+        seen = improve_by_values(yardstick, yardstick.judge(x, rows), rows)
+        best = seen.keep(yardstick.best(seen))
+        return float(yardstick.distance(best.x, best.rows))
+
+    assert nearest() == pytest.approx(2.5, abs=0.05)
+    monkeypatch.setattr(_by_values, "N_NEARLY", 0)
+    assert nearest() == 4
+
+
+def test_what_is_far_dearer_than_the_cheapest_is_not_shortened():
+    yardstick = _yardstick(lambda x: x[:, 0], torch.ones(2, 2))
+    x = torch.tensor([[0.0, 1], [-0.4, 1], [-1.0, 1], [-9.0, 1]])
+    candidates = yardstick.judge(x.double(), torch.tensor([0, 0, 0, 1]))
+    kept = _by_values.worth_shortening(yardstick, candidates)
+    assert kept.x[:, 0].tolist() == pytest.approx([0, -0.4, -9])
 
 
 def test_values_do_nearly_as_well_as_slopes(monkeypatch):
