@@ -41,7 +41,7 @@ N_APPROACH = 4
 N_STEPS_ROUGH = 6
 N_LAST = 2
 N_STEPS = 5
-N_POLISH = 2
+N_POLISH = 3
 
 # The same without slopes.
 N_PUT_BACK_BLIND = 10
