@@ -133,6 +133,7 @@ def take(X, rows):
     if isinstance(rows, slice):  # whose ends polars wants as numbers of Python
         ends = (rows.start, rows.stop, rows.step)
         rows = slice(*(end if end is None else int(end) for end in ends))
+        return X.iloc[rows] if is_pandas_df(X) else X[rows]
     return _safe_indexing(X, rows)
 
 
