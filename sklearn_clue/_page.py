@@ -384,8 +384,7 @@ def _driver_rows(drivers, n_rows, has_share):
 
 def _where(driver):
     change, direction = driver["median_change"], driver["direction"]
-    words = {"both": "up or down", "filled": "gaps are filled"}
-    text = words.get(direction, f"mostly {direction}")
+    text = _words.DIRECTIONS.get(direction, f"mostly {direction}")
     if change is None or direction == "both":  # a middle of ups and downs says little
         return text
     return f"{text}, by about {_words.rounded(change)}"

@@ -44,6 +44,28 @@ def section(facts):
     )
 
 
+def _terms_of_parts(facts):
+    """Explain what the bars are made of, as HTML."""
+    bars = "The bar is as long as the uncertainty before. "
+    unknown = [row["uncertainty"]["before"]["epistemic"] for row in facts["rows"]]
+    if unknown and not any(unknown):
+        yield (
+            f"{swatch('aleatoric')} aleatoric",
+            f"{bars}All of it counts as noise in the data: this model does not tell "
+            "noise from a lack of data.",
+        )
+        return
+    yield (
+        f"{swatch('aleatoric')} aleatoric",
+        f"{bars}This part of it is noise in the data, which stays however many rows "
+        "there are.",
+    )
+    yield (
+        f"{swatch('epistemic')} epistemic",
+        "The other part is a lack of data nearby, which more rows would cure.",
+    )
+
+
 def _terms(facts):
     """Explain the measures that the table uses, as HTML."""
     if facts["unit"]:
@@ -56,16 +78,7 @@ def _terms(facts):
     bound = _words.bound(facts)
     bound = f" A row counts as {bound}." if bound else ""
     yield facts["measure"], f"How unsure the model is{words}{bound}"
-    bars = "The bar is as long as the uncertainty before. "
-    yield (
-        f"{swatch('aleatoric')} aleatoric",
-        f"{bars}This part of it is noise in the data, which stays however many rows "
-        "there are.",
-    )
-    yield (
-        f"{swatch('epistemic')} epistemic",
-        "The other part is a lack of data nearby, which more rows would cure.",
-    )
+    yield from _terms_of_parts(facts)
     if facts["image_shape"] is not None:
         yield (
             "difference",

@@ -9,6 +9,9 @@ import numpy as np
 
 __all__ = []
 
+# Directions of `Explanation.drivers` that need other words.
+DIRECTIONS = {"both": "up or down", "filled": "gaps are filled"}
+
 _MAX_NAMED = 6  # changes that a paragraph names, if not all of them matter
 
 

@@ -528,7 +528,7 @@ class Explanation:
               that gaps are filled, the most frequent new category after `"to"`, or
               `"stays"`;
             - `median_change`: by how much a number moves where it changes, in the units
-              of `X`.
+              of `X`, and a duration in the unit that its column is counted in.
 
             Without `contributions`, `mean_contribution` and `share` are left out, and
             the column that changes most often comes first.

@@ -14,7 +14,7 @@ import sklearn.pipeline
 from browser import data_of
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from test_explanation import image_explanation, make_explanation
@@ -322,8 +322,27 @@ def test_phone_and_dark(browser, made, tmp_path):
     assert not browser.run(fits)  # so it can fail
 
 
-def test_parts_differ_without_colour(browser, made, tmp_path):
-    browser.open(made.to_html(tmp_path / "page.html"))
+def forest_report():
+    """Of a model that knows both kinds of uncertainty."""
+    X, y = make_table(200)
+    X = X[["dose", "age"]]
+    forest = RandomForestClassifier(20, random_state=0)
+    return report(NeighborExplainer(forest).fit(X[:150], y[:150]), X[150:], y[150:])
+
+
+def test_parts_are_explained_where_the_model_knows_them(made, tmp_path):
+    pages = [
+        page.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+        for page in (made, forest_report(), made.explanation)
+    ]
+    knows_noise_only = ["does not tell noise from a lack of data" in p for p in pages]
+    knows_both = ["The other part is a lack of data nearby" in p for p in pages]
+    assert knows_noise_only == [True, False, True]
+    assert knows_both == [False, True, False]
+
+
+def test_parts_differ_without_colour(browser, tmp_path):
+    browser.open(forest_report().to_html(tmp_path / "page.html"))
     for place in (".swatch", ".bars span"):
         pattern, plain = (
             browser.run(

@@ -191,7 +191,8 @@ class DriversDisplay:
         ax.set_yticks(heights, names, fontsize=9)
         for height, line in zip(heights, drivers.itertuples(), strict=True):
             share = "" if pd.isna(line.share) else f"{_words.percent(line.share)}, "
-            text = literal(f"{share}{line.direction}", limit=30)
+            where = _words.DIRECTIONS.get(line.direction, line.direction)
+            text = literal(f"{share}{where}", limit=30)
             ax.annotate(
                 text,
                 (max(line.mean_contribution, 0.0), height),

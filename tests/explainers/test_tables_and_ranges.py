@@ -29,6 +29,7 @@ from sklearn.preprocessing import (
 from sklearn_clue import (
     BayesianMLPClassifier,
     CLUEExplainer,
+    GroupExplainer,
     LocalSensitivityExplainer,
     NeighborExplainer,
     UFIDOExplainer,
@@ -602,6 +603,18 @@ def test_a_value_of_the_row_comes_nearer_to_the_training_range_as_needed(name, d
     rows = X[:10].assign(visits=of_dtype(np.full(10, 40), dtype))
     visits = explained_visits(explainer, rows)
     assert ((20 <= visits) & (visits <= 30)).all()
+
+
+@pytest.mark.parametrize("allowed, low, high", [((1, 28), 9, 20), ((2, 4), 4, 4)])
+def test_common_changes_keep_to_ranges_wider_than_the_training_range(
+    allowed, low, high
+):
+    X, y = visits_table()
+    explainer = of_visits("CLUE", X, y, slope(), feature_ranges={"visits": allowed})
+    groups = GroupExplainer(explainer, n_groups=2).fit(X, y)
+    visits = groups.explain(X[:30]).counterfactuals["visits"]
+    assert visits.between(*allowed).all()
+    assert (visits <= low).any() and (visits >= high).any()
 
 
 def test_names_behind_steps_without_a_way_back_say_so():

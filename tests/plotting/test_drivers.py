@@ -48,7 +48,7 @@ def test_drivers_are_drawn(sure_explanation):
         widths, sure_explanation.contributions.mean(0)[[0, 2, 1]]
     )
     texts = [text.get_text() for text in bars.texts]
-    assert texts == ["82 %, down", "14 %, filled", "4 %, to own"]
+    assert texts == ["82 %, down", "14 %, gaps are filled", "4 %, to own"]
     drawn = sum(len(dots.get_offsets()) for dots in points.collections)
     assert drawn == (sure_explanation.contributions != 0).sum()
     labels = [label.get_text() for label in points.get_yticklabels()]
@@ -57,6 +57,8 @@ def test_drivers_are_drawn(sure_explanation):
     assert display.plot(ax=axes).figure_ is figure
     with pytest.raises(ValueError, match="draws bars and points and needs 2 axes"):
         display.plot(ax=axes[0])
+    display.drivers["direction"] = ["both", "up", "to own"]
+    assert display.plot().axes_[0].texts[0].get_text() == "82 %, up or down"
 
 
 def test_drivers_say_what_they_leave_out(sure_explanation):
