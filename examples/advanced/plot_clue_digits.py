@@ -79,10 +79,9 @@ print(f"picture: {path}")
 plt.show()
 
 # %%
-# A stroke goes or comes: the first 8 loses ink at the upper right and becomes a 5, the
-# 1 below it loses its flag, and a 5, second on the right, loses the end of its bar and
-# becomes a 4. Most CLUEs read as a digit. Auto-encoding alone explains little here:
-# entropy after it is nearly as high as before.
+# A stroke goes or comes: the 1, second on the left, loses its flag, and the 5 beside it
+# loses the end of its bar and becomes a 4. Most CLUEs read as a digit. Auto-encoding
+# alone explains little here: entropy after it is nearly as high as before.
 #
 # Sure is not right: fewer than half of the CLUEs are predicted to be what the digit is
 # labelled. They say which readings compete, not which is true.
