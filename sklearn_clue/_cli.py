@@ -185,6 +185,12 @@ def _add_report(commands):
         metavar="COLUMN=LOW:HIGH",
         help="what a number may become",
     )
+    add(
+        "--target-uncertainty",
+        type=_uncertainty,
+        metavar="NUMBER",
+        help="up to which rows count as sure: nats for classes, else the target's unit",
+    )
     add("--test-size", type=_share, default=0.3, help="rows held out (default: 0.3)")
     add("--max-rows", type=_positive, default=500, help="to explain at most (500)")
     add("--neighbors", action="store_true", help="show the nearest sure training rows")
@@ -223,6 +229,13 @@ def _share(text):
     number = float(text)
     if not 0 < number < 1:
         raise argparse.ArgumentTypeError(f"must be between 0 and 1, got {text}")
+    return number
+
+
+def _uncertainty(text):
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be at least 0, got {text}")
     return number
 
 
@@ -338,9 +351,10 @@ def _prepare(table, args):
         X, more = _intake.drop_unhelpful(X, keep)
         notes += more
         _intake.find_leaks(X, y, task, named["keep"])
-    args.limits = {
+    args.question = {
         "immutable_features": [n for n in named["immutable"] if n in X] or None,
         "feature_ranges": {n: limits for n, limits in ranges.items() if n in X} or None,
+        "target_uncertainty": args.target_uncertainty,
     }
     return X, y, task, notes
 
@@ -386,7 +400,7 @@ def _fitted(X, y, task, args):
         say("Note: the figures are too good if the model has learned from these rows.")
         X = _known_columns(loaded, X)
     if hasattr(loaded, "explain"):
-        return loaded, X, y
+        return _asked(loaded, args.question), X, y
     stratify = y if task == "classify" else None
     X_train, X_test, y_train, y_test = train_test_split(
         X, y, test_size=args.test_size, random_state=args.seed, stratify=stratify
@@ -397,11 +411,23 @@ def _fitted(X, y, task, args):
         model = MODELS[args.model][task == "regress"]()
     explainer = CLUEExplainer(
         model,
-        **args.limits,
+        **args.question,
         random_state=args.seed,
         n_jobs=args.jobs,
     )
     return explainer.fit(X_train, y_train), X_test, y_test
+
+
+def _asked(explainer, question):
+    """A loaded explainer, with what options say of the question to ask."""
+    given = {name: value for name, value in question.items() if value is not None}
+    unknown = sorted(given.keys() - explainer.get_params(deep=False).keys())
+    if unknown:
+        raise _intake.IntakeError(
+            f"--load: the {type(explainer).__name__} in the file has no "
+            f"{' and no '.join(unknown)}. Leave out that option."
+        )
+    return explainer.set_params(**given)
 
 
 def _known_columns(model, X):

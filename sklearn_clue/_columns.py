@@ -267,13 +267,31 @@ def encode(column, values, block, *, hide_gaps=False):
     return is_gap, is_strange
 
 
-def decode(column, block):
-    """Turn the encoded block of a column into its values."""
+def decode(column, block, *, is_bounded=True):
+    """Turn the encoded block of a column into its values.
+
+    Parameters
+    ----------
+    column : ColumnSchema
+        What was learned of it.
+
+    block : ndarray of shape (n_rows, n_positions)
+        Its positions in encoded rows.
+
+    is_bounded : bool, default=True
+        Whether whole numbers stay in the range that was seen in `fit`. Others never
+        have to.
+
+    Returns
+    -------
+    values : ndarray of shape (n_rows,)
+        Numbers, with NaN for a missing one, or objects.
+    """
     if column.kind == "category":
         # A rare value comes back as the most frequent of them.
         known = [*column.categories, *column.pooled[:1], np.nan]
         return _object_index(known).to_numpy()[block.argmax(axis=1)]
-    values = _decode_number(column, block[:, 0])
+    values = _decode_number(column, block[:, 0], is_bounded)
     is_gap = block[:, -1] > 0.5 if column.has_gap else np.zeros(len(block), dtype=bool)
     if not is_gap.any():
         return values
@@ -283,7 +301,7 @@ def decode(column, block):
     return values
 
 
-def _decode_number(column, scores):
+def _decode_number(column, scores, is_bounded):
     if not column.is_integer:
         center, scale, divisor = _halved(column)
         with np.errstate(over="ignore"):
@@ -293,11 +311,13 @@ def _decode_number(column, scores):
             decoded if column.decimals is None else np.round(decoded, column.decimals)
         )
     decoded = np.rint(scores.astype(np.longdouble) * column.scale + column.center)
-    # What the cast cannot hold lies outside the seen range, and is overwritten.
+    held = np.iinfo(np.int64 if column.high < 2**63 else np.uint64)
+    low, high = (column.low, column.high) if is_bounded else (held.min, held.max)
+    # What the cast cannot hold lies outside of these, and is overwritten.
     with np.errstate(invalid="ignore"):
-        values = decoded.astype(np.int64 if column.high < 2**63 else np.uint64)
-    values[decoded <= column.low] = column.low
-    values[decoded >= column.high] = column.high
+        values = decoded.astype(held.dtype)
+    values[decoded <= low] = low
+    values[decoded >= high] = high
     return values
 
 

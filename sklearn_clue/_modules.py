@@ -126,56 +126,71 @@ class _StackedOutputs(torch.autograd.Function):
     """The function behind `mlp_outputs`.
 
     Autograd would record a graph of all networks at once; this keeps their hidden
-    activations and walks back through one network at a time.
+    activations and walks back through one network at a time. What need not be kept is
+    written to the same few arrays by all networks, which then stay in the cache.
     """
 
     @staticmethod
     def forward(ctx, x, coefs, intercepts):
-        n_stacked, last = len(coefs[0]), len(coefs) - 1
-        outputs = x.new_empty(n_stacked, len(x), coefs[-1].shape[2])
         ctx.coefs, ctx.hidden = coefs, []
+        spare = [x.new_empty(len(x), coef.shape[2]) for coef in coefs[:-1]]
+        # Few outputs: a product is fast if the rows are on its wide side.
+        heads = coefs[-1].mT.contiguous()
+        outputs = x.new_empty(len(heads), heads.shape[1], len(x))
         for network, output in enumerate(outputs):
             h, hidden = x, []
-            for layer in range(last):
-                g = torch.addmm(
-                    intercepts[layer][network], h, coefs[layer][network]
-                ).relu_()
-                is_residual = 0 < layer and g.shape == h.shape
+            for layer, out in enumerate(spare):
+                coef, intercept = coefs[layer][network], intercepts[layer][network]
                 if ctx.needs_input_grad[0]:
+                    g = torch.addmm(intercept, h, coef).relu_()
                     hidden.append(g)
-                    h = g + h if is_residual else g
+                    h = torch.add(g, h, out=out) if _adds(coef, layer) else g
                 else:
-                    h = g.add_(h) if is_residual else g
-            torch.addmm(intercepts[last][network], h, coefs[last][network], out=output)
+                    g = torch.addmm(intercept, h, coef, out=out).relu_()
+                    h = g.add_(h) if _adds(coef, layer) else g
+            intercept = intercepts[-1][network].unsqueeze(1)
+            torch.addmm(intercept, heads[network], h.T, out=output)
             ctx.hidden.append(hidden)
-        return outputs
+        return outputs.mT.contiguous()
 
     @staticmethod
     def backward(ctx, gradients):
-        total = 0
-        for network, (gradient, hidden) in enumerate(
+        n_rows, coefs = gradients.shape[1], ctx.coefs
+        total = gradients.new_zeros(coefs[0].shape[1], n_rows)
+        after = [gradients.new_empty(n_rows, coef.shape[2]) for coef in coefs[:-1]]
+        inside = [torch.empty_like(out) for out in after]
+        for network, (inner, hidden) in enumerate(
             zip(gradients, ctx.hidden, strict=True)
         ):
-            gradient = gradient @ ctx.coefs[-1][network].T
-            for layer in reversed(range(len(hidden))):
-                coef = ctx.coefs[layer][network]
-                # What autograd does for relu, and ten times faster than a mask.
-                inner = torch.ops.aten.threshold_backward(gradient, hidden[layer], 0)
-                if 0 < layer and coef.shape[0] == coef.shape[1]:  # residual
-                    gradient = torch.addmm(gradient, inner, coef.T)
+            gradient = inner
+            for layer in reversed(range(len(coefs))):
+                coef = coefs[layer][network]
+                if layer < len(hidden):
+                    # What autograd does for relu, and ten times faster than a mask.
+                    inner = torch.ops.aten.threshold_backward.grad_input(
+                        gradient, hidden[layer], 0, grad_input=inside[layer]
+                    )
+                if layer == 0:  # on its wide side again
+                    total.addmm_(coef, inner.T)
+                elif layer < len(hidden) and _adds(coef, layer):
+                    gradient.addmm_(inner, coef.T)
                 else:
-                    gradient = inner @ coef.T
-            total = total + gradient
-        return total, None, None
+                    gradient = torch.mm(inner, coef.T, out=after[layer - 1])
+        return total.T, None, None
+
+
+def _adds(coef, layer):
+    """Whether a hidden layer adds its inputs to what it gives."""
+    return layer > 0 and coef.shape[0] == coef.shape[1]
 
 
 class ValidRows(nn.Module):
     """Make valid rows of decoded ones, with gradients as if nothing had happened.
 
     A category becomes its most probable value and a number is rounded to the decimals
-    of its column, whole ones inside their range, as when the row is decoded for the
-    user. In the backward pass both are the identity (straight-through, App. B.3): a
-    category then has the gradient of its softmax.
+    of its column, as when the row is decoded for the user. In the backward pass both
+    are the identity (straight-through, App. B.3): a category then has the gradient of
+    its softmax.
 
     No row becomes one with a missing or a pooled value, unless its bounds allow that.
 
@@ -216,7 +231,8 @@ class ValidRows(nn.Module):
         """Map decoded rows of shape (n_rows, n_encoded) to valid ones.
 
         With bounds of the same shape, inside of these: positions of missing and pooled
-        values are open to the rows whose upper bound is above zero there.
+        values are open to the rows whose upper bound is above zero there. Without,
+        whole numbers stay in the range that was seen in `fit`.
         """
         if low is not None:
             x = x.clamp(low, high)
@@ -234,7 +250,8 @@ class ValidRows(nn.Module):
             if len(self.positions):
                 numbers = x[:, self.positions] * self.scale + self.center
                 numbers = (numbers * self.steps).round() / self.steps
-                numbers = numbers.clamp(self.low, self.high)
+                if low is None:
+                    numbers = numbers.clamp(self.low, self.high)
                 valid[:, self.positions] = ((numbers - self.center) / self.scale).to(
                     x.dtype
                 )

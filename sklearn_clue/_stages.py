@@ -19,8 +19,11 @@ def say(text):
     tqdm.write(text, file=sys.stderr)
 
 
-# What a hint about codes tells those who write Python.
-_IN_PYTHON = "use astype('category') or categorical_features"
+# What warnings advise those who write Python, and the options that do the same.
+_OPTIONS = {
+    "use astype('category') or categorical_features": "pass --category",
+    "Set target_uncertainty": "Pass --target-uncertainty",
+}
 
 
 @contextmanager
@@ -31,7 +34,9 @@ def warnings_as_notes():
         yield
     told = [w for w in caught if issubclass(w.category, UserWarning)]
     for text in dict.fromkeys(str(warning.message) for warning in told):
-        say(f"Note: {text.replace(_IN_PYTHON, 'pass --category')}")
+        for in_python, option in _OPTIONS.items():
+            text = text.replace(in_python, option)
+        say(f"Note: {text}")
 
 
 class Stages:

@@ -17,6 +17,7 @@ from pandas.api.types import (
     is_object_dtype,
     is_string_dtype,
 )
+from scipy import sparse
 
 from sklearn_clue import _durations
 from sklearn_clue._dtypes import in_limits
@@ -132,6 +133,7 @@ def take(X, rows):
     if isinstance(rows, slice):  # whose ends polars wants as numbers of Python
         ends = (rows.start, rows.stop, rows.step)
         rows = slice(*(end if end is None else int(end) for end in ends))
+        return X.iloc[rows] if is_pandas_df(X) else X[rows]
     if isinstance(X, np.ndarray) and isinstance(rows, np.ndarray):
         return X[rows]  # searches do it often
     return _safe_indexing(X, rows)
@@ -268,6 +270,11 @@ def as_objects(values):
 def pandas_arrays(X):
     """The values of each column, as a DataFrame of pandas takes them."""
     return [s.array for _, s in X.items()] if is_pandas_df(X) else arrays(X)
+
+
+def dense(X):
+    """A sparse table, which one-hot encoders like to give, as an array."""
+    return X.toarray() if sparse.issparse(X) else X
 
 
 def gaps(X):

@@ -230,8 +230,9 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
         Returns
         -------
         X_original : {ndarray, DataFrame} of shape (n_samples, n_features)
-            The rows in the user's units. If both X and the table seen in `fit` are
-            pandas DataFrames, the index of X is kept.
+            The rows in the user's units; whole numbers lie in the range seen in `fit`.
+            If both X and the table seen in `fit` are pandas DataFrames, the index of X
+            is kept.
         """
         check_is_fitted(self, "schema_")
         index = _tables.index_of(X)
@@ -244,15 +245,7 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
                 f"{type(self).__name__} has {self.schema_.n_encoded}. Pass rows as "
                 "transform returns them."
             )
-        columns = [
-            Column(
-                column.name,
-                column.cells_of(_columns.decode(column, X[:, column.block])),
-                column.dtype,
-            )
-            for column in self.schema_
-        ]
-        return _tables.assemble(columns, self._template, index)
+        return self._decode(X, index)
 
     def get_feature_names_out(self, input_features=None):
         """Get the names of the encoded positions.
@@ -383,6 +376,15 @@ class TabularEncoder(DocLinkMixin, VersionedState, TransformerMixin, BaseEstimat
             strangers.refuse()
         return encoded
 
+    def _decode(self, x, index=None, *, is_bounded=True):
+        """Decode; with `is_bounded`, whole numbers stay in the range seen in `fit`."""
+        columns = []
+        for column in self.schema_:
+            numbers = _columns.decode(column, x[:, column.block], is_bounded=is_bounded)
+            cells = column.cells_of(numbers)
+            columns.append(Column(column.name, cells, column.dtype))
+        return _tables.assemble(columns, self._template, index)
+
     def _read(self, columns, kinds, units, *, ignore_gaps):
         """Plain values per column; an error names columns that may not be as they are.
 
@@ -460,6 +462,13 @@ def encode_quietly(encoder, X, strangers):
     if isinstance(unfrozen(encoder), TabularEncoder):
         return unfrozen(encoder)._encode(X, strangers)
     return np.asarray(encoder.transform(X))
+
+
+def decode_freely(encoder, x):
+    """Decode by any transformer; one of ours lets numbers leave the range of `fit`."""
+    if isinstance(unfrozen(encoder), TabularEncoder):
+        return unfrozen(encoder)._decode(x, is_bounded=False)
+    return encoder.inverse_transform(x)
 
 
 def unfrozen(encoder):

@@ -33,7 +33,9 @@ class SearchPath(NamedTuple):
         Latents of each row, from the start on; NaN where it stood still or was done.
 
     objective : ndarray of shape (n_rows, n_points)
-        Value of the objective there.
+        Value of the objective there. A search asks twenty of the networks, where there
+        are more, and all of them at the start and the best point: values in between are
+        estimates.
 
     See Also
     --------

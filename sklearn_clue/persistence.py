@@ -56,7 +56,8 @@ TRUSTED_TYPES = (
 
 # The form of what `__getstate__` returns, of all estimators together. Whoever changes
 # it raises this number, teaches `_unpack_state` to read the older forms as well, and
-# adds a file of the new form to tests/reference.
+# adds a file of the new form to tests/reference. Named tuples within a state are made
+# before its version is read, so one with other fields needs another name.
 STATE_VERSION = 4
 
 # Older forms than this were never released.

@@ -20,7 +20,14 @@ import pytest
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 
-from sklearn_clue import NeighborExplainer, TabularEncoder, _cli, _files, _intake
+from sklearn_clue import (
+    LocalSensitivityExplainer,
+    NeighborExplainer,
+    TabularEncoder,
+    _cli,
+    _files,
+    _intake,
+)
 from sklearn_clue._cli import main
 from sklearn_clue._stages import Stages, warnings_as_notes
 from sklearn_clue.pipeline import make_pipeline
@@ -368,6 +375,39 @@ def test_report(quick, patients, tmp_path, capsys):
     assert "outcome: what the model knows" in path.read_text(encoding="utf-8")
 
 
+def test_what_counts_as_sure_is_an_option(quick, patients, tmp_path, capsys):
+    page, saved, facts = (tmp_path / name for name in ("p.html", "m.joblib", "f.json"))
+    args = ["report", str(patients), "--target", "outcome", "--id", "patient"]
+    args += ["--drop", "cost", "-o", str(page), "--json", str(facts)]
+
+    def told(*more):
+        assert main([*args, *more]) == 0
+        return json.loads(facts.read_text())["explanation"]["target"]
+
+    assert told("--target-uncertainty", "0.25", "--save", str(saved)) == 0.25
+    # An explainer that was saved is asked what the options say, or as before.
+    load = ["--load", str(saved)]
+    assert told(*load) == 0.25
+    assert told(*load, "--target-uncertainty", "0.4", "--immutable", "age") == 0.4
+    explained = json.loads(facts.read_text())["explanation"]["rows"]
+    changed = {
+        change["feature"]
+        for row in explained
+        for change in row["changes"]
+        if change["before"] != change["after"]
+    }
+    assert "dose" in changed and "age" not in changed
+
+    with pytest.raises(SystemExit):
+        main([*args, "--target-uncertainty", "-1"])
+    assert "must be at least 0, got -1" in capsys.readouterr().err
+    X = pd.read_csv(patients)[["dose"]]
+    sensitivity = LocalSensitivityExplainer(LogisticRegression())
+    joblib.dump(sensitivity.fit(X, X["dose"] > 5), saved)
+    assert main([*args, *load, "--target-uncertainty", "0.4"]) == 2
+    assert "has no target_uncertainty. Leave out" in capsys.readouterr().err
+
+
 def test_report_of_a_number(quick, patients, tmp_path, capsys):
     path = tmp_path / "page.html"
     args = ["report", str(patients), "--target", "cost", "--drop", "outcome"]
@@ -569,6 +609,30 @@ def test_warnings_are_notes(capsys):
         for _ in range(2):
             warnings.warn("'zip' may be a code", UserWarning, stacklevel=1)
     assert capsys.readouterr().err == "Note: 'zip' may be a code\n"
+
+
+def test_notes_advise_options(quick, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    noise = pd.DataFrame({"a": rng.normal(size=200), "zip": rng.integers(0, 5, 200)})
+    noise["y"] = rng.choice(["yes", "no"], 200)
+    noise.to_csv(tmp_path / "noise.csv", index=False)
+    args = ["report", str(tmp_path / "noise.csv"), "--target", "y"]
+    assert main([*args, "-o", str(tmp_path / "page.html")]) == 0
+    shown = capsys.readouterr().err
+    assert "This model is unsure of most rows." in shown
+    for option, advice in (
+        ("--target-uncertainty", "Pass --target-uncertainty for explanations"),
+        ("--category", "pass --category)"),
+    ):
+        assert advice in shown
+        assert option in _help_of("report", capsys)
+    assert "target_uncertainty" not in shown and "categorical_features" not in shown
+
+
+def _help_of(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    return capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -37,6 +37,7 @@ from sklearn_clue import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     LocalSensitivityExplainer,
+    NeighborExplainer,
     TabularEncoder,
 )
 from sklearn_clue.providers import as_provider, global_sensitivity
@@ -528,6 +529,21 @@ def _predict(model):
     is_net = hasattr(model, "module")
     prediction = model.predict(X3.astype(np.float32) if is_net else X3)
     return prediction[:, 0] if prediction.shape[1:] == (1,) else prediction
+
+
+class Cautious(LogisticRegression):
+    """Probabilities that are not those of the coefficients."""
+
+    def predict_proba(self, X):
+        return 0.25 + 0.5 * super().predict_proba(X)
+
+
+def test_subclasses_may_have_probabilities_of_their_own():
+    explainer = NeighborExplainer(Cautious()).fit(X3, Y2)
+    proba = explainer.estimator_.predict_proba(X3)
+    assert proba.max() < 0.75 < LogisticRegression().fit(X3, Y2).predict_proba(X3).max()
+    entropy = -(proba * np.log(proba)).sum(1)
+    assert_allclose(explainer.predict_uncertainty(X3).total, entropy)
 
 
 def test_a_threshold_is_the_models_own(own_process):

@@ -7,8 +7,8 @@ CLUE weighs the uncertainty that is left against the distance that it takes. The
 bold. This example chooses it in three ways, none of which needs more than a line:
 balance by :class:`~sklearn.model_selection.GridSearchCV`, the knee point by the same
 class, and :class:`~sklearn_clue.CLUEExplainerCV`. It finds that the third gives the
-answer of the first without a cache directory, and shows what the knee has in common
-with it and what not.
+answer of the first from one search along all weights, and that the knee lies at a
+larger weight: less of the doubt is explained, by smaller changes.
 """
 
 # %%

@@ -10,8 +10,7 @@ surer about, though often another digit than the writer meant.
 
 # %%
 # Pixels between 0 and 1 need no encoding, so the classifier takes them as they are. It
-# is fitted first and frozen: the explainer then fits the generator alone. Chains are
-# short, and a warning says so: they find the digits in doubt, too rough for more.
+# is fitted first and frozen: the explainer then fits the generator alone.
 
 from pathlib import Path
 
@@ -80,10 +79,10 @@ print(f"picture: {path}")
 plt.show()
 
 # %%
-# A stroke goes or comes: the closed waist of the first 8 becomes the hole of a 0, and
-# the bar of a 5, second on the right, loses the end that made it look like a 7. Most
-# CLUEs read as a digit. Auto-encoding alone explains little here: entropy after it is
-# nearly as high as before.
+# A stroke goes or comes: the first 8 loses ink at the upper right and becomes a 5, the
+# 1 below it loses its flag, and a 5, second on the right, loses the end of its bar and
+# becomes a 4. Most CLUEs read as a digit. Auto-encoding alone explains little here:
+# entropy after it is nearly as high as before.
 #
-# Sure is not right: only three of the ten CLUEs are predicted to be what the digit is
+# Sure is not right: fewer than half of the CLUEs are predicted to be what the digit is
 # labelled. They say which readings compete, not which is true.

@@ -5,8 +5,8 @@ Three explanations of the same doubt
 CLUE, U-FIDO and a plain step against the gradient all turn an unsure row into a surer
 one. On data whose true uncertainty and density are known, this example finds that they
 differ in what they cost: for the same fall in true uncertainty CLUE changes rows least,
-U-FIDO makes them more likely but soon has nothing left to replace, and the gradient
-step is longer and mostly leads farther away from the data.
+U-FIDO changes most and makes them more likely, and the gradient step mostly leads
+farther away from the data.
 """
 
 # %%
@@ -127,9 +127,9 @@ plt.show()
 # categories if need be. On the right U-FIDO stands alone, but for the smallest changes.
 # It replaces cells by what the others suggest, so its rows become more likely than the
 # ones they explain, and most cells are untouched. But a row of expected values is as
-# far as it can go: its curve ends where CLUE's does not. The step against the gradient
-# moves both numbers of every row, wherever the data are, and is behind CLUE for most of
-# its way in both pictures.
+# far as it can go: its curve flattens. The step against the gradient moves both numbers
+# of every row, wherever the data are, and is behind CLUE for most of its way in both
+# pictures.
 #
 # Which one to use depends on the question. "Which cell is odd?" is U-FIDO's. "What
 # would a sure piece like this one look like?" is CLUE's.

@@ -4,13 +4,12 @@ One doubt, several ways out
 
 A digit between a 4 and a 9 can be made a clear 4 or a clear 9, and one explanation
 shows one of the two. This example asks for many with ``n_explanations``, and finds that
-most of the digits that a classifier is least sure of have clear neighbours of more than
-one class: the doubt is a choice, and the candidates are its options.
+the digits that a classifier is least sure of have clear neighbours of more than one
+class: the doubt is a choice, and the candidates are its options.
 """
 
 # %%
-# The classifier sees pixels between 0 and 1 as they are. Its chains are short, and a
-# warning says so: they find the digits in doubt, and are too rough for more.
+# The classifier sees pixels between 0 and 1 as they are.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -109,8 +109,8 @@ ranking = SimulatedParticipant(random_state=0).rank(practice)
 print(ranking[["accuracy", "gain", "gain_error"]].round(3))
 
 # %%
-# CLUE and sensitivity add seven to nine points to the answers of those who see no
-# explanation, with an error of three. A random row adds nothing that could be told from
-# chance. People in the paper were helped by CLUE, and misled by sensitivity: a learner
-# reads the direction of a step from numbers, and people may not. That is what a study
-# with people is for.
+# CLUE and sensitivity add about seven points to the answers of those who see no
+# explanation, with an error of two or three. A random row adds nothing that could be
+# told from chance. People in the paper were helped by CLUE, and misled by sensitivity:
+# a learner reads the direction of a step from numbers, and people may not. That is
+# what a study with people is for.

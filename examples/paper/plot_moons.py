@@ -6,7 +6,7 @@ Figure 2 of the paper shows a Bayesian network on two moons, and two kinds of do
 This example draws it again with
 :class:`~sklearn_clue.plotting.UncertaintyMapDisplay`. It finds aleatoric uncertainty
 where the classes overlap, among the points, and epistemic uncertainty away from them;
-and that five times the data shrink the second by a larger factor than the first.
+and that five times the data shrink the second, and not the first.
 """
 
 # %%

@@ -10,8 +10,7 @@ before, while those of CLUE are nearer.
 """
 
 # %%
-# The ten digits about which a Bayesian classifier is least sure. Its chains are short,
-# and a warning says so: they find these digits, and are too rough for more.
+# The ten digits about which a Bayesian classifier is least sure.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -56,7 +56,7 @@ print(groups.summary())
 # %%
 # New rows need no search of their own: each gets the best of the common changes. What
 # it does not need of it is taken back, and a few other numbers move where it would not
-# be plausible else.
+# be plausible otherwise.
 
 new = X_test[explainer.rejects(X_test)]
 common = groups.explain(new)

@@ -64,7 +64,7 @@ print(f"{is_wrong[~unsure].mean():.0%} among the others")
 
 # %%
 # What is the smallest change after which the pipeline would be right four times out of
-# five by its own account, 0.50 nats? The pipeline is asked about raw rows, some hundred
+# five by its own account, 0.50 nats? The pipeline is asked about raw rows, a few dozen
 # times per piece, and never for a gradient.
 
 explanation = clue.explain(X_test[unsure])

@@ -28,10 +28,11 @@ from sklearn_clue.explainers._base import BaseUncertaintyExplainer, read_weights
 from sklearn_clue.explainers._images import SureImages
 from sklearn_clue.explainers._latents import NoiseKept
 from sklearn_clue.explainers._neighbors import MAX_ROWS
-from sklearn_clue.explainers._objectives import Bounded, Penalty
+from sklearn_clue.explainers._objectives import Bounded, Penalty, Rough
 from sklearn_clue.explainers._question import AsksForSureRows
 from sklearn_clue.explainers._results import Found
 from sklearn_clue.explainers._search import (
+    LONGER,
     StoppingRule,
     adam,
     evaluate,
@@ -44,8 +45,8 @@ from sklearn_clue.uncertainty import weights_of_parts
 
 # Looks around the start, and steps of Adam towards the row itself, before the search
 # for a surer one.
-N_LOOKS = 32
-N_NEAREST = 15
+N_LOOKS = 8
+N_NEAREST = 10
 
 
 class ClueSearch:
@@ -129,8 +130,8 @@ class ClueSearch:
         problem = NoiseKept(problem) if self.keep_noise else problem
         n_rows = len(problem)
         z0 = problem.encode(problem.x0)
-        nearest = self._nearest(problem, z0)
         start = self._starts(problem.x0, z0)
+        nearest = self._nearest(problem, z0)
         # All starts of all rows in one batch. Each search may also start where the one
         # with the next smaller weight ended, as along the path of a lasso: most of the
         # way is behind it then.
@@ -139,20 +140,27 @@ class ClueSearch:
         weights, order = torch.as_tensor(self.distance_weights).sort()
         searches = problem.take(row.repeat(n_legs))
         objective = self.objective(searches, weights.repeat_interleave(n_searches))
+        rough, points, said = self._first_points(searches, objective, start, nearest)
         result = minimise_rows(
             searches,
-            objective,
-            self._first_points(searches, objective, start, nearest),
+            rough,
+            points,
             learning_rate=self.learning_rate,
             rule=self.rule,
             n_legs=n_legs,
         )
-        everyone = torch.arange(n_rows)
-        with torch.no_grad():
-            rebuilt = problem.decode(z0, everyone)
-            floor = objective.distance(
-                problem.decode(nearest, everyone), everyone * self.n_starts
-            )
+        result = self._accepted(objective, result, points[0])
+        if self.init == "encode":
+            rebuilt = points[0].x[:: self.n_starts]
+            said = said and [part[:: self.n_starts] for part in said]
+        else:
+            with torch.no_grad():
+                rebuilt, said = problem.decode(z0, torch.arange(n_rows)), None
+        about = {
+            "rebuilt": rebuilt.numpy(),
+            "rebuilt_parts": said and torch.stack(said, 1).numpy(),
+            "floor": (nearest[1] - problem.x0).abs().sum(1).numpy(),
+        }
         found = [None] * n_legs
         if self.max_distance is not None:
             is_far = objective.distance(result.best.x, torch.arange(len(searches)))
@@ -160,8 +168,26 @@ class ClueSearch:
             result.best.x[is_far] = searches.x0[is_far]
         for leg, position in enumerate(order.tolist()):
             part = result.keep(slice(leg * n_searches, (leg + 1) * n_searches))
-            found[position] = self._as_found(part, n_rows, rebuilt, floor)
+            found[position] = self._as_found(part, n_rows, about)
         return found
+
+    def _accepted(self, objective, result, start):
+        """Ask all networks about the ends, and take the starts where they are better.
+
+        Values on the way are those of some of the networks, which agree with all of
+        them at the start. They are stretched to agree at the end as well.
+        """
+        everyone = torch.arange(len(result.value))
+        with torch.no_grad():
+            cost = objective.cost(result.best.x, everyone)
+            end = objective.value(cost, result.best.x, everyone)
+        first, path = result.path_value[:, :1], result.path_value
+        stretch = (first - end[:, None]) / (first - result.value[:, None])
+        path[:] = torch.where(path < first, first - (first - path) * stretch, path)
+        is_worse = end > first[:, 0]
+        result.best.x[is_worse] = start.x[everyone[is_worse] % len(start.x)]
+        result.path_z[is_worse, 1:] = path[is_worse, 1:] = torch.nan
+        return result
 
     def _nearest(self, problem, z):
         """Go from latents to such as decode to nearer rows, by the generator alone."""
@@ -182,8 +208,8 @@ class ClueSearch:
             z,
             rows,
             n_steps=N_NEAREST,
-            learning_rate=self.learning_rate,
-        )[0]
+            learning_rate=LONGER * self.learning_rate,
+        )[:2]
 
     def _first_points(self, searches, objective, start, nearest):
         """The starts, and for the first of each row the point nearest to the row.
@@ -191,14 +217,27 @@ class ClueSearch:
         Differs from the paper: what the encoder gives decodes to a row that is some
         way off, and the search would spend most of its steps on coming nearer. That
         needs the generator alone, so it is done before the predictor is asked.
+
+        Differs from the paper: the objective to search by, which comes first, is told
+        by some of the networks, and agrees with that by all of them at the starts.
+        What all of them say of the starts comes last; None if none was left out.
         """
-        points = [start]
+        everyone = torch.arange(len(start))
+        rough = Rough(objective, torch.zeros_like(searches.x0[:, 0]))
+        first, parts = evaluate(searches, rough, start, everyone), None
+        if searches.has_rough:
+            with torch.no_grad():
+                parts, prediction = searches.judge(first.x, everyone)
+                cost = objective.cost_of(parts, prediction, everyone)
+            rough.offset = (cost - first.cost).repeat(len(self.distance_weights))
+            first = first._replace(cost=cost)
+        points = [first]
         if self.init == "encode":
             # Starts with noise are there to end elsewhere.
-            points.append(start.clone())
-            points[1][:: self.n_starts] = nearest
-        everyone = torch.arange(len(start))
-        return [evaluate(searches, objective, each, everyone) for each in points]
+            z, x = start.clone(), first.x.clone()
+            z[:: self.n_starts], x[:: self.n_starts] = nearest
+            points.append(evaluate(searches, rough, z, everyone, x))
+        return rough, points, parts
 
     def _starts(self, x0, z0):
         """Starts of all rows, row by row, of shape (n_rows * n_starts, n_latent)."""
@@ -215,7 +254,7 @@ class ClueSearch:
         noise = torch.nn.functional.pad(noise, (0, 0, 1, 0))
         return (z0[:, None] + self.init_noise * noise).flatten(0, 1)
 
-    def _as_found(self, result, n_rows, rebuilt, floor):
+    def _as_found(self, result, n_rows, about):
         shape = (n_rows, self.n_starts)
         return Found(
             x=result.best.x.unflatten(0, shape).numpy(),
@@ -223,8 +262,7 @@ class ClueSearch:
             converged=result.converged.view(shape).numpy(),
             path_z=result.path_z.unflatten(0, shape).numpy(),
             path_value=result.path_value.unflatten(0, shape).numpy(),
-            rebuilt=rebuilt.numpy(),
-            floor=floor.numpy(),
+            **about,
         )
 
 
@@ -479,7 +517,8 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
         a small one.
 
     n_iter_no_change : int, default=3
-        A row is done after so many small steps in a row.
+        A row is done after so many small steps in a row. Two that do not even promise a
+        decrease count for three.
 
     init : {"encode", "zeros"}, default="encode"
         Where the search starts: at the latents of the row, or at the origin.
@@ -858,7 +897,8 @@ class CLUEExplainerCV(_BaseCLUE):
         Share of the first objective below which a step is a small one.
 
     n_iter_no_change : int, default=3
-        A row is done after so many small steps in a row.
+        A row is done after so many small steps in a row. Two that do not even promise a
+        decrease count for three.
 
     init : {"encode", "zeros"}, default="encode"
         Where the search starts.

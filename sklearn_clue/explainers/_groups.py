@@ -396,11 +396,11 @@ class GroupExplainer(DocLinkMixin, VersionedState, MetaEstimatorMixin, BaseEstim
     def _check_new_rows(self, X):
         check_is_fitted(self, "translations_")
         X = _tables.check_rows(self, X, reset=False)
-        if not get_tags(self).input_tags.allow_nan and _tables.gaps(X).any():
-            raise ValueError(
-                "Input X contains NaN, or other missing values, which the model of "
-                "the explainer does not take. Fill them in, or drop those rows."
-            )
+        is_gapped = _tables.gaps(X).any(1)
+        if is_gapped.any():
+            # Once encoded, gaps are numbers. A model that takes none says so itself;
+            # the tags of a pipeline do not know of its imputers.
+            self.explainer_.predict(_tables.take(X, np.flatnonzero(is_gapped)))
         return X
 
     def predict(self, X):

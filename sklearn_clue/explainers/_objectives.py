@@ -178,6 +178,30 @@ class Bounded:
         return gradient + price[:, None] * (x - self.objective.x0[rows]).sign()
 
 
+class Rough:
+    """Another objective, with the cost that some of the networks tell.
+
+    Parameters
+    ----------
+    objective : Objective
+        What to minimise.
+
+    offset : Tensor of shape (n_rows,)
+        What is added to the cost of each row.
+    """
+
+    def __init__(self, objective, offset):
+        self.objective, self.offset = objective, offset
+
+    def __getattr__(self, name):
+        return getattr(self.objective, name)
+
+    def cost(self, x, rows):
+        """See `Objective`."""
+        said = self.objective.problem.judge(x, rows, roughly=True)
+        return self.objective.cost_of(*said, rows) + self.offset[rows]
+
+
 class MaskPenalty(Objective):
     """Uncertainty plus a price for each feature that changed (Eq. 6)."""
 

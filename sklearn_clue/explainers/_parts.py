@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
+from sklearn_clue import _tables
 from sklearn_clue._fitting import is_frozen
 from sklearn_clue.encoding import TabularEncoder
 from sklearn_clue.explainers._space import (
@@ -138,6 +139,7 @@ class PredictorView:
         inputs = X
         for step in self.steps:
             inputs = step.transform(inputs)
+        inputs = _tables.dense(inputs)
         if is_image:
             self._read_images(model, inputs)
         elif hasattr(model, "encoder_"):

@@ -196,7 +196,7 @@ class SearchProblem:
                 self._before = self.judge(self.x0, torch.arange(len(self)))
         return self._before
 
-    def judge(self, x, rows):
+    def judge(self, x, rows, *, roughly=False):
         """Ask about valid rows.
 
         Parameters
@@ -207,6 +207,9 @@ class SearchProblem:
         rows : Tensor of int of shape (n_proposals,)
             The rows they are for.
 
+        roughly : bool, default=False
+            Whether to ask some of the networks only, where that is a saving.
+
         Returns
         -------
         parts : Uncertainty
@@ -216,6 +219,8 @@ class SearchProblem:
         prediction : Tensor of shape (n_proposals, n_outputs)
             Probabilities or means.
         """
+        if roughly and self.has_rough:
+            return judge(self._rough, x)
         if self._tables is None:
             return judge(self.provider, x)
         return as_tensors(*self.provider.uncertainty_of_rows(self._table_of(x, rows)))
@@ -238,14 +243,19 @@ class SearchProblem:
         return self.weigh(self.judge(x, rows)[0])
 
     @property
+    def has_rough(self):
+        """Whether some of the networks can be asked instead of all of them."""
+        return self._rough is not None
+
+    @property
     def rough(self):
         """Like `uncertainty`, by some of the networks; there if that is a saving."""
-        if self._rough is None:
+        if not self.has_rough:
             raise AttributeError("There are too few networks to ask some of them.")
         return self._ask_roughly
 
     def _ask_roughly(self, x, rows):
-        return self.weigh(judge(self._rough, x)[0])
+        return self.weigh(self.judge(x, rows, roughly=True)[0])
 
     def valid(self, x, rows):
         """Make rows that the user could have, within the limits."""

@@ -37,6 +37,7 @@ class Found(NamedTuple):
     path_z: np.ndarray | None = None  # (n_rows, n_candidates, n_points, n_latent)
     path_value: np.ndarray | None = None  # (n_rows, n_candidates, n_points)
     rebuilt: np.ndarray | None = None  # (n_rows, n_encoded): by the generator alone
+    rebuilt_parts: np.ndarray | None = None  # (n_rows, 3): its uncertainty, if known
     floor: np.ndarray | None = None  # (n_rows,): least distance it can rebuild with
     is_answer: np.ndarray | None = None  # (n_rows, n_candidates): False if it is a copy
     ends_z: np.ndarray | None = None  # (n_rows, n_candidates, 2, n_latent): of a way
@@ -236,9 +237,13 @@ class Results:
                 None if way is None else way[which],
                 None if found.path_value is None else found.path_value[which],
             )
-        rebuilt = found.rebuilt
-        if rebuilt is not None:
-            rebuilt = Judged.ask(self.problem, None, rebuilt, torch.arange(n_rows))
+        rebuilt = None
+        if found.rebuilt_parts is not None:
+            rebuilt = self.in_units(found.rebuilt_parts.T)
+        elif found.rebuilt is not None:
+            everyone = torch.arange(n_rows)
+            asked = Judged.ask(self.problem, None, found.rebuilt, everyone)
+            rebuilt = self.in_units(asked.parts)
         return Explanation(
             X=before.table,
             counterfactuals=after.table,
@@ -246,7 +251,7 @@ class Results:
             candidate_details=ranked.reset_index(drop=True),
             uncertainty_before=self.in_units(before.parts),
             uncertainty_after=self.in_units(after.parts),
-            uncertainty_reconstructed=rebuilt and self.in_units(rebuilt.parts),
+            uncertainty_reconstructed=rebuilt,
             prediction_before=self.in_words(before.prediction),
             prediction_after=self.in_words(after.prediction),
             distance=details["distance"].to_numpy()[best],

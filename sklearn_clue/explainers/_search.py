@@ -124,9 +124,11 @@ class SearchResult(NamedTuple):
         return SearchResult(best.keep(searches), *(part[searches] for part in others))
 
 
-# Steps of Adam within one step of the search: at the default step size they cross half
-# a standard deviation of latent space, and take less time than asking for one cost.
-N_INNER = 5
+# Steps of Adam within one step of the search, and how much longer than asked for they
+# are at first: few long steps, of which the best is taken, cost less than many short
+# ones. At the default step size they cross most of a standard deviation of the latents.
+N_INNER = 4
+LONGER = 2.0
 
 # A proposal that turns out worse than what it came from makes the next one smaller, and
 # a better one makes it larger.
@@ -134,8 +136,11 @@ SHRINK = 0.5
 GROW = 1.5
 
 # A promised decrease is worth asking about from this share on of what the stopping rule
-# calls small.
+# calls small. Where there is none, the next proposal stays much nearer, and the step
+# counts for more than a small one: two of them for three.
 WORTH_ASKING = 0.2
+SHRINK_UNASKED = 0.25
+WEIGHT_UNASKED = 1.5
 
 # A relative gain as small as this may be rounding, which depends on the neighbours.
 ROUNDING = 1e-7
@@ -205,8 +210,9 @@ def minimise_rows(
     value = torch.zeros_like(best.cost)
     n_iter = torch.zeros(n_searches, dtype=torch.long)
     converged = torch.zeros(n_searches, dtype=torch.bool)
-    reach = torch.full_like(best.z[:, :1], learning_rate)
+    reach = torch.full_like(best.z[:, :1], LONGER * learning_rate)
     curvature = torch.zeros_like(value)
+    n_unasked = torch.zeros_like(n_iter)
     path = []  # of searches: their numbers, the number of the point, latents, value
 
     def begin(searches, others):
@@ -226,7 +232,7 @@ def minimise_rows(
     state = begin(active, starts[1:])
     while len(active):
         here = best.keep(active)
-        z, gain = adam(
+        z, x, gain = adam(
             problem,
             objective,
             here.z,
@@ -241,9 +247,9 @@ def minimise_rows(
         # step is a small one.
         is_asked = gain > (WORTH_ASKING * rule.tol + ROUNDING) * state.first.abs()
         asked = active[is_asked]
-        factor = torch.full_like(gain, SHRINK)
+        factor = torch.full_like(gain, SHRINK_UNASKED)
         if len(asked):
-            proposal = evaluate(problem, objective, z[is_asked], asked)
+            proposal = evaluate(problem, objective, z[is_asked], asked, x[is_asked])
             proposed = objective.value(proposal.cost, proposal.x, asked)
             path.append((asked, n_iter[asked] + 1, proposal.z, proposed))
             curvature[asked] = curvature_between(here.keep(is_asked), proposal)
@@ -256,6 +262,9 @@ def minimise_rows(
         reach[active] *= factor[:, None]
 
         state, is_at_rest, is_last = rule.update(state, value[active])
+        n_unasked[active] = torch.where(is_asked, 0, n_unasked[active] + 1)
+        is_idle = WEIGHT_UNASKED * n_unasked[active] >= rule.n_iter_no_change
+        is_at_rest |= is_idle & (state.n_iter >= rule.min_iter)
         converged[active[is_at_rest]] = True
         is_over = is_at_rest | is_last
         if is_over.any():
@@ -276,7 +285,7 @@ def minimise_rows(
     return SearchResult(best, value, n_iter, converged, *paths)
 
 
-def evaluate(problem, objective, z, rows):
+def evaluate(problem, objective, z, rows, x=None):
     """Ask for the cost and its slope at some latents.
 
     Parameters
@@ -290,13 +299,17 @@ def evaluate(problem, objective, z, rows):
     rows : Tensor of shape (n_rows,)
         Numbers of the rows.
 
+    x : Tensor of shape (n_rows, n_encoded), default=None
+        What the latents stand for, if that is known.
+
     Returns
     -------
     point : Point
         The point of each row.
     """
-    with torch.no_grad():
-        x = problem.decode(z, rows)
+    if x is None:
+        with torch.no_grad():
+            x = problem.decode(z, rows)
     return Point(z, x, *with_slope(lambda there: objective.cost(there, rows), x))
 
 
@@ -376,6 +389,9 @@ def adam(
     z : Tensor of shape (n_rows, n_latent)
         The best step; the start is one of them.
 
+    x : Tensor of shape (n_rows, n_encoded)
+        What it stands for.
+
     gain : Tensor of shape (n_rows,)
         By how much the objective is lower there than at the start.
     """
@@ -387,7 +403,7 @@ def adam(
             there = problem.decode(z, rows)
         x = there.detach()
         if step == 1:
-            origin = x
+            origin = best_x = x
             cost = Parabola.flat(x) if cost is None else cost
         cost_here, slope = cost.at(x - origin)
         value = objective.value(cost_here, x, rows)
@@ -395,9 +411,10 @@ def adam(
             first = least = value
         is_better = value < least
         best = torch.where(is_better[:, None], z.detach(), best)
+        best_x = torch.where(is_better[:, None], x, best_x)
         least = torch.where(is_better, value, least)
         if step > n_steps:
-            return best, first - least
+            return best, best_x, first - least
         direction = objective.gradient(cost_here, slope, x, rows)
         (gradient,) = torch.autograd.grad(there, z, direction)
         gradient = gradient.nan_to_num(0.0, 0.0, 0.0)

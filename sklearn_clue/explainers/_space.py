@@ -19,7 +19,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_clue import _dtypes, _durations, _tables
 from sklearn_clue._columns import Strangers
-from sklearn_clue.encoding import TabularEncoder, encode_quietly, unfrozen
+from sklearn_clue.encoding import (
+    TabularEncoder,
+    decode_freely,
+    encode_quietly,
+    unfrozen,
+)
 from sklearn_clue.exceptions import EncodingMismatchError
 from sklearn_clue.persistence import VersionedState
 from sklearn_clue.providers import names_after
@@ -134,7 +139,7 @@ class EncodedSpace:
         X = _tables.named(X, self._names)
         for step in self.steps:
             X = step.transform(X)
-        return X
+        return _tables.dense(X)
 
     def encode(self, X):
         """Take the user's rows to encoded space, as float64; warn of strangers."""
@@ -202,7 +207,8 @@ class EncodedSpace:
         """
         if self._is_plain(X):
             return self._decode_numbers(x, X, x0)
-        rows = x if self.encoder is None else self.encoder.inverse_transform(x)
+        # Ranges are kept below, for whole numbers as for others.
+        rows = x if self.encoder is None else decode_freely(self.encoder, x)
         if self.is_invertible:
             for step, is_undone in zip(
                 reversed(self.steps), reversed(self._is_undone), strict=True
@@ -315,7 +321,7 @@ class EncodedSpace:
         X = some_rows(X)
         is_undone = []
         for step in self.steps:
-            after = step.transform(X)
+            after = _tables.dense(step.transform(X))
             inverse = getattr(step, "inverse_transform", None)
             # An imputer's output is in the units of its input, whether or not it
             # claims to have an inverse.
@@ -841,7 +847,7 @@ def _leads_back(step, after, before):
             return False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of names, and of values out of place
-            again = step.transform(undone)
+            again = _tables.dense(step.transform(undone))
     except (ValueError, AttributeError, TypeError, NotImplementedError):
         return False
     pairs = zip(_tables.arrays(after), _tables.arrays(again), strict=True)

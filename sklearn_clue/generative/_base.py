@@ -33,6 +33,7 @@ from sklearn_clue._validation import (
 )
 from sklearn_clue.encoding import EncoderOwner
 from sklearn_clue.generative._latent import ModuleConfig, build, by_rows
+from sklearn_clue.generative._modules import folded
 from sklearn_clue.generative._training import (
     MIN_PATIENCE,
     RowBatches,
@@ -116,7 +117,7 @@ class BaseGenerative(
             `encode` and `decode` on tensors in encoded space, on the CPU.
         """
         check_is_fitted(self, "module_")
-        return on_cpu(self.module_)
+        return folded(on_cpu(self.module_))
 
     def score_samples(self, X, n_importance=100):
         """Estimate the log-density of rows by importance sampling.

@@ -1,10 +1,12 @@
 """Networks and likelihoods of generative models, on encoded tensors."""
 
+import copy
 import math
 from typing import NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.utils.fusion import fuse_linear_bn_eval
 
 
 class CastingLinear(nn.Linear):
@@ -51,6 +53,40 @@ class ResidualMLP(nn.Module):
             h = hidden(x)
             x = h + x if 0 < layer and h.shape == x.shape else h
         return self.output(x)
+
+
+def folded(module):
+    """Make batch normalisation a part of the linear layers before it.
+
+    It is one in a fitted model, which is searched a little faster this way.
+
+    Parameters
+    ----------
+    module : Module
+        A fitted model.
+
+    Returns
+    -------
+    module : Module
+        A copy that can be asked but not trained; the module itself if there is
+        nothing to fold.
+    """
+
+    def layers(module):
+        return [part for part in module.modules() if _is_normalised(part)]
+
+    if layers(module):
+        module = copy.deepcopy(module).eval().requires_grad_(False)
+        for part in layers(module):
+            part[0] = fuse_linear_bn_eval(part[0], part[1])
+            part[1] = nn.Identity()
+    return module
+
+
+def _is_normalised(part):
+    kinds = (nn.Linear, nn.BatchNorm1d)
+    is_sequence = isinstance(part, nn.Sequential) and len(part) >= len(kinds)
+    return is_sequence and all(map(isinstance, part, kinds))
 
 
 class _Bottleneck(nn.Module):

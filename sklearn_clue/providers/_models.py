@@ -10,6 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import type_of_target
 
+from sklearn_clue import _tables
 from sklearn_clue._torch import DTYPE, as_tensor
 from sklearn_clue.uncertainty import UncertaintyProvider
 
@@ -123,7 +124,7 @@ def same_steps(members, X):
         rows = X
         for step in steps:
             rows = step.transform(rows)
-        tables.append(pd.DataFrame(np.asarray(rows)))
+        tables.append(pd.DataFrame(np.asarray(_tables.dense(rows))))
     return all(table.equals(tables[0]) for table in tables)
 
 

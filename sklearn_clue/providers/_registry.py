@@ -274,6 +274,17 @@ def _is_a(kind):
     return lambda model: isinstance(model, kind)
 
 
+def _is_rebuildable(model):
+    """Whether coefficients say all: a subclass may have probabilities of its own."""
+    methods = (
+        getattr(type(model), name, None)
+        for name in ("predict_proba", "decision_function")
+    )
+    return isinstance(model, REBUILDABLE) and all(
+        method is None or method.__module__.startswith("sklearn.") for method in methods
+    )
+
+
 def _is_soft_voting(model):
     return isinstance(model, VotingClassifier) and model.voting == "soft"
 
@@ -563,7 +574,7 @@ REGISTRY = [
     (_is_a(Pipeline), _of_pipeline),
     (_is_a((list, tuple)), _of_list),
     (_is_a(_BAGGING), _of_bagging),
-    (_is_a(REBUILDABLE), of_coefficients),
+    (_is_rebuildable, of_coefficients),
     (_is_a(torch.nn.Module), of_module),
     (is_net, of_net),
     (is_search, _of_search),

@@ -5,6 +5,7 @@ import pandas as pd
 import torch
 from sklearn.utils import check_array, gen_batches
 
+from sklearn_clue import _tables
 from sklearn_clue._torch import PRECISE_DTYPE, as_tensor, one_thread
 from sklearn_clue.providers._models import names_after, peel, thawed
 from sklearn_clue.providers._networks import check_gradients, unit_of
@@ -84,6 +85,7 @@ def global_sensitivity(model, X, *, uncertainty="total", n_classes=None):
     inputs = X
     for step in steps:
         inputs = step.transform(inputs)
+    inputs = _tables.dense(inputs)
     names = _names_of(X, inputs, steps)
     encoder = getattr(model, "encoder_", None)
     if encoder is not None:

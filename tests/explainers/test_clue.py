@@ -29,7 +29,7 @@ from sklearn_clue import (
     VAEEncoder,
 )
 from sklearn_clue.exceptions import EncodingMismatchError, SearchConvergenceWarning
-from sklearn_clue.explainers import _base
+from sklearn_clue.explainers import _base, _objectives, _problem
 from sklearn_clue.explainers._clue import balance
 from tests.explainers.conftest import classifier, make_table, regressor, vae
 
@@ -97,6 +97,40 @@ def test_objective_is_that_of_the_returned_row_and_below_the_start(fitted, table
     assert (explanation.objective <= path[:, 0] + 1e-6).all()
     np.testing.assert_allclose(explanation.objective, np.nanmin(path, 1), atol=1e-5)
     assert explanation.converged.mean() > 0.9
+
+
+def test_some_networks_search_and_all_of_them_accept(fitted, table, monkeypatch):
+    X, _, _ = table
+    by_all = fitted.explain(X)
+    monkeypatch.setattr(_problem, "N_ROUGH", 4)
+    explanation = fitted.explain(X)
+    path = explanation.path.objective
+    # The ends of the path are what all networks say, and no row ends above its start.
+    np.testing.assert_allclose(path[:, 0], by_all.path.objective[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(explanation.objective, np.nanmin(path, 1), atol=1e-5)
+    np.testing.assert_allclose(
+        explanation.uncertainty_reconstructed.total,
+        by_all.uncertainty_reconstructed.total,
+    )
+    assert (explanation.objective < path[:, 0]).mean() > 0.9
+    assert explanation.objective.mean() < 1.05 * by_all.objective.mean()
+    several = variant(fitted, X, None, n_explanations=3).explain(X[:20])
+    assert (several.objective <= path[:20, 0] + 1e-6).all()
+
+
+def test_networks_that_lie_make_nothing_worse(fitted, table, monkeypatch):
+    """Some networks say the opposite, so nearly all ends are worse than starts."""
+    X, _, _ = table
+    ask = _objectives.Rough.cost
+    monkeypatch.setattr(_problem, "N_ROUGH", 4)
+    monkeypatch.setattr(_objectives.Rough, "cost", lambda *args: -20 * ask(*args))
+    explanation = variant(fitted, X, None, distance_weight=0.0).explain(X[:50])
+    path = explanation.path.objective
+    assert (explanation.objective <= path[:, 0] + 1e-6).all()
+    is_back = np.isnan(path[:, 1:]).all(1)
+    assert is_back.mean() > 0.8
+    at_start = path[is_back, 0]
+    np.testing.assert_allclose(explanation.objective[is_back], at_start, rtol=1e-5)
 
 
 def test_warnings_point_at_the_line_of_the_user(fitted, table):

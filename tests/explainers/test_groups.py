@@ -9,6 +9,7 @@ from explainers.analytic import category, number
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
@@ -408,3 +409,27 @@ def test_gaps_are_no_changes_and_have_words():
         ("fare", "known"),
         ("age", "about 3 lower"),
     ]
+
+
+@pytest.mark.parametrize("step", [TabularEncoder(), SimpleImputer()])
+def test_new_rows_may_have_gaps_where_the_model_takes_them(step):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 3)), columns=[*"abc"])
+    y = X["a"] + 0.3 * rng.normal(size=200) > 0
+    X = X.mask(rng.random(X.shape) < 0.1)
+    model = make_pipeline(step, LogisticRegression())
+    groups = GroupExplainer(NeighborExplainer(model), n_groups=2).fit(X, y)
+    assert groups.predict(X).max() > -1
+    after = groups.explain(X).counterfactuals
+    np.testing.assert_array_equal(after.isna(), X.isna())
+
+
+def test_new_rows_with_gaps_are_refused_where_the_model_takes_none(planted):
+    _, X, _ = planted
+    groups = GroupExplainer(NeighborExplainer(LogisticRegression()), n_groups=2)
+    groups.fit(X, X["dose"] + X["noise"] > 0)
+    rows = X[:3].assign(dose=[0.1, np.nan, 0.2])
+    with pytest.raises(ValueError, match="NaN"):
+        groups.predict(rows)
+    with pytest.raises(ValueError, match="NaN"):
+        groups.explain(rows)

@@ -295,7 +295,7 @@ def test_adam_matches_torch():
     values = torch.stack([function(step) for step in steps])
     best = values.argmin(0)
     objective = objective_of(None, anchor, 0.7, decode)
-    z, gain = adam(
+    z, x, gain = adam(
         objective.problem,
         objective,
         start,
@@ -305,6 +305,7 @@ def test_adam_matches_torch():
         cost=Parabola(torch.zeros(2).double(), slope, curvature),
     )
     torch.testing.assert_close(z, torch.stack(steps)[best, rows])
+    torch.testing.assert_close(x, decode(z, rows))
     torch.testing.assert_close(gain, values[0] - values.min(0).values)
     assert (gain > 0).all()
 
@@ -312,10 +313,11 @@ def test_adam_matches_torch():
 def test_adam_returns_its_best_step():
     home = torch.zeros(3, 2).double()
     objective, rows = objective_of(None, home), torch.arange(3)
-    z, gain = adam(
+    z, x, gain = adam(
         objective.problem, objective, home, rows, n_steps=5, learning_rate=1.0
     )
-    assert torch.equal(z, home) and torch.equal(gain, torch.zeros(3).double())
+    assert torch.equal(z, home) and torch.equal(x, home)
+    assert torch.equal(gain, torch.zeros(3).double())
 
 
 def test_coordinates_at_home_stay_unless_the_slope_outweighs_the_distance():

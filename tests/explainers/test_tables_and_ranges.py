@@ -7,13 +7,15 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.sparse import csr_array
-from sklearn.base import clone
+from scipy.sparse import csr_array, issparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import BaggingClassifier
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -36,6 +38,7 @@ from sklearn_clue import (
 from sklearn_clue.encoding import TabularEncoder
 from sklearn_clue.exceptions import EncodingMismatchError
 from sklearn_clue.explainers._space import EncodedSpace, unread_columns
+from sklearn_clue.providers import global_sensitivity
 
 pl = pytest.importorskip("polars")
 
@@ -477,6 +480,130 @@ def test_numbers_stay_where_training_values_are(method):
     assert wider.explain(X).counterfactuals["weight"].between(90, 95).all()
 
 
+# Ranges wider than those of the training rows ---------------------------------------
+
+EXPLAINERS = {
+    "CLUE": (CLUEExplainer, VAEEncoder, {}),
+    "CLUE by values": (CLUEExplainer, VAEEncoder, {"search": "values"}),
+    "CLUE with λ": (
+        CLUEExplainer,
+        VAEEncoder,
+        {"distance_weight": 0.01, "learning_rate": 0.5},
+    ),
+    "neighbors": (NeighborExplainer, None, {}),
+    "sensitivity": (LocalSensitivityExplainer, None, {"step_size": 9.0}),
+    "U-FIDO": (UFIDOExplainer, VAEACImputer, {"mask_weight": 0.0}),
+}
+
+
+def of_dtype(numbers, dtype):
+    if dtype == "days":
+        return pd.to_timedelta(numbers, unit="D")
+    return pd.array(numbers, dtype=dtype)
+
+
+def visits_table(dtype="int64"):
+    """Visits from 10 to 19 decide about the class, the other column does not."""
+    rng = np.random.default_rng(0)
+    visits = rng.integers(10, 20, 300)
+    X = pd.DataFrame({"visits": of_dtype(visits, dtype), "w": rng.normal(size=300)})
+    return X, rng.random(300) < 1 / (1 + np.exp(-0.4 * (visits - 14.5)))
+
+
+def slope():
+    return make_pipeline(TabularEncoder(), LogisticRegression())
+
+
+class UnsureAbove30(ClassifierMixin, BaseEstimator):
+    """Sure of rows with at most 30 visits, and of no other ones."""
+
+    def fit(self, X, y):
+        self.classes_, self.n_features_in_ = np.unique(y), X.shape[1]
+        return self
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(1)]
+
+    def predict_proba(self, X):
+        visits = np.asarray(X, dtype=float)[:, 0]
+        share = np.where(visits > 30, 0.5, 0.98 + visits / 2000)
+        return np.column_stack([1 - share, share])
+
+
+def of_visits(name, X, y, model, **settings):
+    """An explainer whose rows may change their visits only."""
+    explainer, generator, more = EXPLAINERS[name]
+    settings = {"immutable_features": ["w"], **more, **settings}
+    if explainer in (CLUEExplainer, NeighborExplainer):
+        settings["min_plausibility"] = None
+        if "distance_weight" not in settings:
+            settings["target_uncertainty"] = 0.25
+    parts = [model]
+    if generator is not None:
+        parts.append(generator(2, (10,), max_iter=20, random_state=0))
+        settings["random_state"] = 0
+    return explainer(*parts, **settings).fit(X, y)
+
+
+def explained_visits(explainer, X):
+    """Visits of counterfactuals as plain numbers; what is told is about these rows."""
+    explanation = explainer.explain(X)
+    rows = explanation.counterfactuals
+    told = explainer.predict_uncertainty(rows).total
+    np.testing.assert_allclose(told, explanation.uncertainty_after.total)
+    assert rows["visits"].dtype == X["visits"].dtype
+    is_duration = rows["visits"].dtype.kind == "m"
+    visits = rows["visits"].dt.days if is_duration else rows["visits"]
+    return visits.to_numpy(dtype=float)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "Int64", "float64", "days"])
+@pytest.mark.parametrize("name", ["CLUE", "CLUE with λ", "sensitivity"])
+def test_numbers_leave_the_training_range_where_theirs_is_wider(name, dtype):
+    X, y = visits_table(dtype)
+    wider = {"visits": tuple(of_dtype([1, 28], dtype))}
+    explainer = of_visits(name, X, y, slope(), feature_ranges=wider)
+    visits = explained_visits(explainer, X[:30])
+    assert ((1 <= visits) & (visits <= 28)).all()
+    assert (visits < 10).any() and (visits > 19).any()
+    explainer.set_params(feature_ranges=None)
+    visits = explained_visits(explainer, X[:30])
+    assert ((10 <= visits) & (visits <= 19)).all()
+
+
+@pytest.mark.parametrize("allowed", [(2, 4), (30, 40)])
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+@pytest.mark.parametrize("name", EXPLAINERS)
+def test_ranges_may_lie_beside_the_training_range(name, dtype, allowed):
+    X, y = visits_table(dtype)
+    explainer = of_visits(name, X, y, slope(), feature_ranges={"visits": allowed})
+    visits = explained_visits(explainer, X[:10])
+    assert ((allowed[0] <= visits) & (visits <= allowed[1])).all()
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+@pytest.mark.parametrize("name", EXPLAINERS)
+def test_a_value_of_the_row_outside_of_the_training_range_may_stay(name, dtype):
+    X, y = visits_table(dtype)
+    explainer = of_visits(name, X, y, slope())
+    rows = X[:10].assign(visits=of_dtype(np.repeat([4, 26], 5), dtype))
+    visits = explained_visits(explainer, rows)
+    if name == "U-FIDO":  # replaces values by usual ones
+        assert (visits[:5] >= 4).all() and (visits[5:] <= 26).all()
+    else:  # the model is surest there
+        np.testing.assert_array_equal(visits, rows["visits"])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+@pytest.mark.parametrize("name", ["CLUE", "neighbors"])
+def test_a_value_of_the_row_comes_nearer_to_the_training_range_as_needed(name, dtype):
+    X, y = visits_table(dtype)
+    explainer = of_visits(name, X, y, UnsureAbove30())
+    rows = X[:10].assign(visits=of_dtype(np.full(10, 40), dtype))
+    visits = explained_visits(explainer, rows)
+    assert ((20 <= visits) & (visits <= 30)).all()
+
+
 def test_names_behind_steps_without_a_way_back_say_so():
     pl = pytest.importorskip("polars")
     debt = np.arange(60) - 30
@@ -571,3 +698,58 @@ def test_tables_of_floats_are_decoded_at_once(container, monkeypatch):
     assert space._is_plain(X) and not space._is_plain(X.astype(int))
     X[:1] = np.nan
     assert not space._is_plain(X)
+
+
+# Sparse steps ------------------------------------------------------------------------
+
+
+def behind_one_hot(model, sparse_output):
+    one_hot = OneHotEncoder(sparse_output=sparse_output, handle_unknown="ignore")
+    steps = make_column_transformer(
+        (one_hot, ["code"]), (StandardScaler(), ["x"]), sparse_threshold=1.0
+    )
+    return make_pipeline(steps, model)
+
+
+@pytest.fixture(scope="module")
+def codes():
+    rng = np.random.default_rng(0)
+    code = rng.choice([f"k{i}" for i in range(20)], 200)
+    X = pd.DataFrame({"code": code, "x": rng.normal(size=200)})
+    return X, (X["x"] + rng.normal(size=200) > 0).astype(int)
+
+
+@pytest.mark.parametrize("explainer", [NeighborExplainer, LocalSensitivityExplainer])
+@pytest.mark.parametrize(
+    "model",
+    [
+        LogisticRegression(),
+        MLPClassifier((5,), max_iter=20, random_state=0),
+        BaggingClassifier(LogisticRegression(), 3, random_state=0),
+    ],
+)
+def test_sparse_steps_are_like_dense_ones(model, explainer, codes):
+    X, y = codes
+    explained = []
+    for is_sparse in (False, True):
+        pipeline = behind_one_hot(clone(model), is_sparse).fit(X, y)
+        assert issparse(pipeline[0].transform(X)) == is_sparse
+        fitted = explainer(FrozenEstimator(pipeline)).fit(X, y)
+        explained.append(fitted.explain(X[:8]))
+    dense, sparse = explained
+    pd.testing.assert_frame_equal(sparse.counterfactuals, dense.counterfactuals)
+    np.testing.assert_allclose(sparse.uncertainty_after, dense.uncertainty_after)
+
+
+def test_lists_of_pipelines_and_global_sensitivity_with_sparse_steps(codes):
+    X, y = codes
+    by_kind = []
+    for is_sparse in (False, True):
+        members = [
+            behind_one_hot(LogisticRegression(C=c), is_sparse).fit(X, y)
+            for c in (0.1, 1.0)
+        ]
+        explanation = NeighborExplainer(members).fit(X, y).explain(X[:4])
+        by_kind.append((explanation.counterfactuals, global_sensitivity(members[0], X)))
+    pd.testing.assert_frame_equal(by_kind[1][0], by_kind[0][0])
+    pd.testing.assert_series_equal(by_kind[1][1], by_kind[0][1])

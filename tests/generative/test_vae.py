@@ -177,6 +177,19 @@ def test_the_way_back_returns_the_users_frame(frame, frame_vae):
     )
 
 
+def test_folded_normalisation_changes_nothing_but_rounding(frame, frame_vae):
+    module, model = frame_vae.module_, frame_vae.latent_model()
+    kinds = [type(part) for part in model.modules()]
+    assert torch.nn.BatchNorm1d not in kinds
+    assert torch.nn.BatchNorm1d in [type(part) for part in module.modules()]
+    z = torch.linspace(-2, 2, 10 * module.latent_dim).double().view(10, -1)
+    torch.testing.assert_close(model.decode(z), module.decode(z), rtol=1e-4, atol=1e-5)
+    x = module.decode(z).detach()
+    torch.testing.assert_close(
+        model.encode(x).mean, module.encode(x).mean, rtol=1e-4, atol=1e-4
+    )
+
+
 def test_samples_look_like_rows(frame, frame_vae):
     X = frame_vae.sample(50, random_state=0)
     assert list(X.columns) == list(frame.columns)
