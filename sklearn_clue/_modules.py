@@ -255,12 +255,14 @@ class ValidRows(nn.Module):
                 valid[:, self.positions] = ((numbers - self.center) / self.scale).to(
                     x.dtype
                 )
-            is_gap = (x[:, self.gaps] > 0.5) & ~closed[:, self.gaps]
-            valid[:, self.gaps] = is_gap.to(x.dtype)
-            valid[:, self.gapped] *= ~is_gap
+            if len(self.gaps):
+                is_gap = (x[:, self.gaps] > 0.5) & ~closed[:, self.gaps]
+                valid[:, self.gaps] = is_gap.to(x.dtype)
+                valid[:, self.gapped] *= ~is_gap
             if low is not None:
                 valid = valid.clamp(low, high)
-            # Zero wherever nothing changed, so that those values are kept exactly.
-            shift = valid - x
-            changed = shift != 0
+            # Values that did not change are kept exactly.
+            changed = valid != x
+        if not x.requires_grad:
+            return torch.where(changed, valid, x)
         return torch.where(changed, valid + (x - x.detach()), x)

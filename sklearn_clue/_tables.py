@@ -134,6 +134,8 @@ def take(X, rows):
         ends = (rows.start, rows.stop, rows.step)
         rows = slice(*(end if end is None else int(end) for end in ends))
         return X.iloc[rows] if is_pandas_df(X) else X[rows]
+    if isinstance(X, np.ndarray) and isinstance(rows, np.ndarray):
+        return X[rows]  # searches do it often
     return _safe_indexing(X, rows)
 
 

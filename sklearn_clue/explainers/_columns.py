@@ -13,7 +13,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Single changes that are judged where slopes tell the promising ones, and where not;
 # changes that are combined, and combinations that are judged.
 N_SINGLE = 32
-N_SINGLE_BLIND = 28
+N_SINGLE_BLIND = 72
 N_BEAM = 6
 N_COMBINED = 6
 

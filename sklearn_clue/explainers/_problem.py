@@ -151,7 +151,9 @@ class SearchProblem:
             at: torch.as_tensor(values, dtype=PRECISE_DTYPE)
             for at, values in (lattices or {}).items()
         }
-        self._numbers = [] if schema is None else [c.span[0] for c in schema.numbers]
+        self._is_number = torch.zeros(self.x0.shape[1:], dtype=torch.bool)
+        for column in () if schema is None else schema.numbers:
+            self._is_number[column.span[0]] = True
 
     def __len__(self):
         return len(self.x0)
@@ -271,10 +273,11 @@ class SearchProblem:
             if self._lattices:
                 exact = self.within_limits(exact, rows)
             # A value of the row may have more decimals than there were in training.
-            x0, numbers = self.x0[rows], self._numbers
-            is_own = torch.zeros_like(x, dtype=torch.bool)
-            is_own[:, numbers] = x[:, numbers] == x0[:, numbers]
+            x0 = self.x0[rows]
+            is_own = (x == x0) & self._is_number
             exact = torch.where(is_own, self.within_limits(x0, rows), exact)
+            if not valid.requires_grad:
+                return exact
             changed = exact != valid
         return torch.where(changed, exact + (valid - valid.detach()), valid)
 
