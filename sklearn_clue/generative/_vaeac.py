@@ -113,7 +113,8 @@ class VAEAC(LatentModule):
         return self.decoder(torch.cat([z, observed * x, observed], -1))
 
     def impute(self, x, observed, n_draws=N_FILLS):
-        x, observed = x.to(self.dtype), observed.to(self.dtype) * self.present(x)
+        x = x.to(self.dtype)
+        observed = observed.to(x) * self.present(x)
         outputs = self._output_draws(x, observed, n_draws)
         return self._filled(x, observed, self.likelihood.mean(outputs).mean(1))
 
