@@ -5,7 +5,6 @@ import gzip
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
 import termios
@@ -686,7 +685,6 @@ def test_as_a_module(tmp_path):
     )
     assert result.returncode == 2 and result.stdout == ""
     assert result.stderr.startswith("sklearn-clue: none.csv cannot be read")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.slow
