@@ -10,6 +10,9 @@ from sklearn_clue.explainers._yardstick import first_of_each, join
 # Values of a number to try: these quantiles of its column.
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
+# All values of a number that has so few of them.
+N_FEW = 12
+
 # Single changes that are judged where slopes tell the promising ones, and where not;
 # changes that are combined, and combinations that are judged.
 N_SINGLE = 32
@@ -74,8 +77,11 @@ def _values(column, x):
     if values:
         values = (np.array(values, dtype=float) - column.center) / column.scale
     if x is not None:
-        own = np.quantile(x[:, column.span[0]], QUANTILES, method="nearest")
-        values = np.append(values, own)
+        own = x[:, column.span[0]]
+        distinct = np.unique(own)
+        if len(distinct) > N_FEW:
+            distinct = np.quantile(own, QUANTILES, method="nearest")
+        values = np.append(values, distinct)
     return np.unique(values)[:, None]
 
 

@@ -150,19 +150,26 @@ def _shorten(yardstick, candidates, is_drawn, level):
             break
         # Most numbers are as near as they can be: see first whether there is any room.
         middle = (least + most) / 2 if step else most - FIRST
+        now = candidates.keep(index)
         trials = yardstick.judge(
             (origin + middle[:, None] * far)[index],
-            candidates.rows[index],
+            now.rows,
             level=_of(level, index),
+            known=now,
         )
         fits = yardstick.is_good(trials)
-        now = yardstick.cost(candidates.x[index], candidates.rows[index])
         # Rounding to possible values may lead away from the row.
-        fits &= yardstick.cost(trials.x, trials.rows) < now - ROUNDING
+        is_nearer = yardstick.cost(trials.x, trials.rows) < (
+            yardstick.cost(now.x, now.rows) - ROUNDING
+        )
+        fits &= is_nearer
         candidates = replaced(candidates, index[fits], trials.keep(fits))
         most[index[fits]] = middle[index[fits]]
-        least[index[~fits]] = middle[index[~fits]]
-        index = index if step else index[fits]
+        if step:
+            least[index[~fits]] = middle[index[~fits]]
+        else:
+            # So little may be rounded away, which says nothing of a longer way.
+            index = index[fits | ~is_nearer]
     return candidates
 
 

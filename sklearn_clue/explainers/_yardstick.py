@@ -343,7 +343,7 @@ class Yardstick:
             rough = [self.problem.rough(*block) for block in zip(*blocks, strict=True)]
         return candidates.uncertainty - torch.cat([*rough, candidates.gap[:0]])
 
-    def judge(self, x, rows, ask=None, level=None):
+    def judge(self, x, rows, ask=None, level=None, known=None):
         """Make rows valid and judge them.
 
         Parameters
@@ -363,6 +363,9 @@ class Yardstick:
             unsure by a rough judgement at that level keep it, and not all networks
             are asked.
 
+        known : Candidates or None, default=None
+            Judged ones. Nobody is asked again about those that come out the same.
+
         Returns
         -------
         candidates : Candidates
@@ -375,6 +378,10 @@ class Yardstick:
         )
         is_asked = self.is_near(judged) if ask is None else self.is_near(judged) & ask
         uncertainty = judged.uncertainty
+        if known is not None:
+            is_known = (x == known.x).all(1)
+            uncertainty[is_known] = known.uncertainty[is_known]
+            is_asked &= ~is_known
         if level is not None and is_asked.any():
             with torch.no_grad():
                 guess = self.problem.rough(x[is_asked], rows[is_asked])

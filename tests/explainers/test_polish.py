@@ -29,6 +29,20 @@ def test_numbers_are_drawn_back_until_just_sure():
     assert 0.9 < polished.x[0, 0] <= 1.0
 
 
+def test_numbers_of_few_values_are_drawn_back_as_well():
+    class WholeNumbers(AnalyticProblem):
+        def valid(self, x, rows):
+            return super().valid(x, rows).round()
+
+    asked = []
+    problem = WholeNumbers([[3.0, 0.0]], lambda x: asked.extend(x[:, 0]) or plane(x))
+    yardstick, candidates = judged(problem, 1.0, [[-1.0, 0.0]])
+    polished = polish(yardstick, candidates)
+    assert polished.x.tolist() == [[1.0, 0.0]]
+    # A little of the way is rounded away: nobody is asked about the same row again.
+    assert asked.count(-1.0) == 1
+
+
 def test_categories_and_atoms():
     schema = FeatureSchema((number("rain", 0), category("soil", 1, "abc")))
     object.__setattr__(schema.columns[0], "atoms", (0.0,))

@@ -173,3 +173,21 @@ def test_all_proposers_together_are_no_farther_than_each_alone(train):
         assert is_sure.double().mean() > 0.3  # enough of them to compare
         ours, theirs = (found.distance[is_sure].mean() for found in (together, alone))
         assert ours <= 1.001 * theirs
+
+
+def test_every_value_of_a_number_with_few_of_them_is_tried():
+    train = np.random.default_rng(0).integers(0, 8, size=(500, 2)).astype(float)
+    train[:450, 0] = 0.0  # so that quantiles of the column hold two values
+
+    def only_three(x):
+        return 1.0 - (x[:, 0] == 3).double()
+
+    problem = AnalyticProblem([[0.0, 1.0]], only_three, is_differentiable=False)
+    found = find_sure_rows(
+        problem,
+        0.5,
+        stored=stored_rows(train, only_three),
+        proposers=("columns",),
+        use_slopes=False,
+    )
+    assert found.x[0, 0].tolist() == [3.0, 1.0]
