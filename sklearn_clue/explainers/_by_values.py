@@ -20,10 +20,12 @@ from sklearn_clue.explainers._yardstick import (
 # Weight of a slope of zero, against the rows that were judged.
 RIDGE = 1e-2
 
-# Judged rows weigh by this power of their nearness. With squares, far ones tell as much
-# as near ones of a bowl, and little with the fourth power (wine: 1.007, 1.014 and 1.033
-# of the distances by gradients at 2, 3 and 4; a bowl: 1.05, 1.03 and 1.02).
-POWER = 3
+TINY = np.finfo(float).tiny
+
+# Places for what was judged of a row come in tiles. So many candidates at a time fit
+# the cache.
+TILE = 32
+FEW = 32
 
 # Candidates of a row and proposer that columns are put back of.
 N_PUT_BACK = 3
@@ -58,7 +60,12 @@ class ValuesYardstick(Yardstick):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._asked, self._known = [], {}
+        self._known = {}
+        # What was judged of each row, in the order of asking.
+        n_rows, n_encoded = self.problem.x0.shape
+        self._n_asked = np.zeros(n_rows, dtype=np.intp)
+        self._x = np.zeros((n_rows, 0, n_encoded))
+        self._value = np.zeros((n_rows, 0))
 
     def uncertainty(self, x, rows):
         """Ask the predictor about what is new, count, and remember."""
@@ -70,10 +77,22 @@ class ValuesYardstick(Yardstick):
         new = {key: i for i, key in enumerate(keys) if key not in known}
         if new:
             index = torch.tensor(list(new.values()))
-            asked = x[index], rows[index], super().uncertainty(x[index], rows[index])
-            self._asked.append([part.numpy() for part in asked])
-            known.update(zip(new, asked[2].tolist(), strict=True))
+            value = super().uncertainty(x[index], rows[index])
+            self._remember(*(part.numpy() for part in (x[index], rows[index], value)))
+            known.update(zip(new, value.tolist(), strict=True))
         return x.new_tensor([known[key] for key in keys])
+
+    def _remember(self, x, rows, value):
+        order = rows.argsort(kind="stable")
+        x, rows, value = x[order], rows[order], value[order]
+        place = self._n_asked[rows] + np.arange(len(rows)) - rows.searchsorted(rows)
+        n_more = place.max() + 1 - self._value.shape[1]
+        if n_more > 0:
+            n_more = -(-n_more // TILE) * TILE
+            self._x = np.pad(self._x, ((0, 0), (0, n_more), (0, 0)))
+            self._value = np.pad(self._value, ((0, 0), (0, n_more)))
+        self._x[rows, place], self._value[rows, place] = x, value
+        self._n_asked += np.bincount(rows, minlength=len(self._n_asked))
 
     def with_slopes(self, candidates):
         """Ask for the uncertainty of candidates, and tell slopes by what was judged.
@@ -94,36 +113,42 @@ class ValuesYardstick(Yardstick):
         slope : Tensor of shape (n_candidates, n_encoded)
             Zero at positions that no judged row differs in.
         """
-        x, rows = candidates.x, candidates.rows
-        uncertainty = self.uncertainty(x, rows)
-        slope, at, value_at = np.zeros(x.shape), x.numpy(), uncertainty.numpy()
-        for index, known, value in self._judged_of(rows.numpy()):
-            step = known - at[index, None]
-            distance = np.abs(step).sum(2)
-            weight = np.divide(1, distance**POWER, where=distance > 0, out=distance * 0)
-            across = (weight[:, :, None] * step).transpose(0, 2, 1)
-            normal = across @ step
-            rise = across @ (value - value_at[index, None])[:, :, None]
-            # One matrix after the other, by numpy: a slope must not depend on who
-            # shares its batch.
-            diagonal = np.einsum("...ii->...i", normal)
-            diagonal += RIDGE * diagonal.mean(1, keepdims=True) + np.finfo(float).tiny
-            slope[index] = np.linalg.solve(normal, rise)[:, :, 0]
+        uncertainty = self.uncertainty(candidates.x, candidates.rows)
+        parts = (part.numpy() for part in (candidates.x, candidates.rows, uncertainty))
+        at, rows, value_at = parts
+        slope = np.zeros(at.shape)
+        # Rows of as many tiles at once: a slope must not depend on who shares its
+        # batch, and products round by their size.
+        n_tiles = -(-self._n_asked[rows] // TILE)
+        for n in np.unique(n_tiles):
+            for index in _blocks(np.flatnonzero(n_tiles == n)):
+                known = self._x[rows[index], : n * TILE]
+                value = self._value[rows[index], : n * TILE]
+                is_asked = np.arange(n * TILE) < self._n_asked[rows[index], None]
+                step = known - at[index, None]
+                distance = np.abs(step).sum(2)
+                is_asked &= distance > 0
+                nearness = np.divide(1, distance, where=is_asked, out=0 * distance)
+                # The cube: with squares, far ones tell as much as near ones of a bowl,
+                # and little with the fourth power (wine: 1.007, 1.014 and 1.033 of the
+                # distances by gradients at 2, 3 and 4; a bowl: 1.05, 1.03 and 1.02).
+                weight = nearness * nearness * nearness
+                across = (weight[:, :, None] * step).transpose(0, 2, 1)
+                normal = across @ step
+                rise = across @ (value - value_at[index, None])[:, :, None]
+                diagonal = np.einsum("...ii->...i", normal)
+                diagonal += RIDGE * diagonal.mean(1, keepdims=True) + TINY
+                slope[index] = np.linalg.solve(normal, rise)[:, :, 0]
         return candidates._replace(uncertainty=uncertainty), torch.as_tensor(slope)
 
     def judged(self):
         """All that was asked about: encoded rows, whose they are, and the answers."""
-        x, whose, value = map(np.concatenate, zip(*self._asked, strict=True))
-        order = whose.argsort(kind="stable")
-        self._asked = [[x[order], whose[order], value[order]]]
-        return self._asked[0]
+        is_asked = np.arange(self._value.shape[1]) < self._n_asked[:, None]
+        return self._x[is_asked], is_asked.nonzero()[0], self._value[is_asked]
 
-    def _judged_of(self, rows):
-        """Of each of some rows: where it is among them, and what was judged of it."""
-        x, whose, value = self.judged()
-        for row in np.unique(rows):
-            first, last = np.searchsorted(whose, [row, row + 1])
-            yield np.flatnonzero(rows == row), x[first:last], value[first:last]
+
+def _blocks(index):
+    return [index[first : first + FEW] for first in range(0, len(index), FEW)]
 
 
 def improve_by_values(yardstick, candidates, source):

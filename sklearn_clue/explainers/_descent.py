@@ -9,22 +9,23 @@ is near enough to these is plausible.
 
 import copy
 
+import numpy as np
 import torch
 
 from sklearn_clue.explainers._yardstick import TOLL, join, replaced
 
 # The tangent is trusted so far, in standard deviations of a column, at first.
 REACH = 1.0
-GROW, SHRINK = 1.5, 0.5
+GROW, SHRINK = 2.0, 0.5
 
 # A step that makes a good candidate cheaper by less than this share is an idle one, and
 # after so many of them it is done.
 STALL = 0.01
 N_IDLE = 2
 
-# Halvings of the multiplier of the second bound, and its range in decades.
-N_HALVINGS_GAP = 5
-DECADES_GAP = (-1.0, 2.0)
+# Multipliers of the second bound that are tried, and the largest.
+N_MULTIPLIERS = 3
+MOST = 100.0
 
 # Points that are nearer to each other are the same.
 SAME = 1e-9
@@ -201,9 +202,9 @@ class LinearProgram:
 
     Without bounds each position is on its own, and takes the best of its points. From
     there the first sum is lowered where that costs least, stretch by stretch between
-    points, until its bound is met. The multiplier of the second sum is found by
-    bisection, and the last two solutions around its bound are mixed so that it is just
-    met.
+    points, until its bound is met or there is no stretch left. For the second bound
+    there is a multiplier, and two solutions around the bound are mixed so that it is
+    just met.
 
     Parameters
     ----------
@@ -219,79 +220,100 @@ class LinearProgram:
     """
 
     def __init__(self, points, cost, rise, spread, room, gap):
-        # Rows first: each is solved on its own.
-        parts = [part.expand_as(points) for part in (points, cost, rise, spread)]
-        points, *parts = (part.transpose(0, 1) for part in parts)
-        self.points, self.rise, self.spread = points, parts[1], parts[2]
-        self.width = points.diff(dim=1)
-        self.slopes = [self._slopes(part) for part in parts]
-        self.room, self.gap = room, gap
+        # Rows first, as arrays of numpy: these are many small operations.
+        parts = (part.expand_as(points) for part in (points, cost, rise, spread))
+        self.parts = [part.transpose(0, 1).contiguous().numpy() for part in parts]
+        self.width = np.diff(self.parts[0], axis=1)
+        steepness = [self._slopes(part) for part in self.parts[1:]]
+        self.cost_slope, rise_slope, self.spread_slope = steepness
+        self.room, self.gap = room.numpy(), gap.numpy()
+        # A stretch lowers the first sum if it is walked against its rise.
+        self.gain = np.abs(rise_slope) * self.width
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.per_gain = np.where(self.gain > 0, -1 / rise_slope, 0.0)
 
     def _slopes(self, part):
         """How steeply a part changes from point to point."""
-        slopes = part.diff(dim=1) / self.width
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes = np.diff(part, axis=1) / self.width
         # Between points that are the same, as from there to the next.
-        for number in reversed(range(self.width.shape[1] - 1)):
-            is_same = self.width[:, number] <= SAME
-            slopes[:, number] = slopes[:, number + 1].where(is_same, slopes[:, number])
+        is_same, after = self.width <= SAME, 0.0
+        for number in reversed(range(slopes.shape[1])):
+            np.copyto(slopes[:, number], after, where=is_same[:, number])
+            after = slopes[:, number]
         return slopes
 
     def solve(self):
         """The solution of each row, of shape (n_rows, n_positions)."""
-        solved, spread = self._within_room(torch.zeros_like(self.room))
-        (index,) = (spread > self.gap).nonzero(as_tuple=True)
+        solved, cost, spread = self._within_room(np.zeros_like(self.room))
+        index = np.flatnonzero(spread > self.gap)
         if len(index):
-            some = self._keep(index)
-            solved[index] = some._within_both(solved[index], spread[index])
-        return solved
+            passed = solved[index], cost[index], spread[index]
+            solved[index] = self._keep(index)._within_both(passed)
+        return torch.as_tensor(solved)
 
     def _keep(self, index):
         some = copy.copy(self)
-        for name in ("points", "rise", "spread", "width", "room", "gap"):
-            setattr(some, name, getattr(self, name)[index])
-        some.slopes = [slopes[index] for slopes in self.slopes]
+        for name, values in vars(self).items():
+            is_list = isinstance(values, list)
+            few = [each[index] for each in values] if is_list else values[index]
+            setattr(some, name, few)
         return some
 
-    def _within_both(self, *passed):
-        low, high = (torch.full_like(self.gap, end) for end in DECADES_GAP)
-        kept = self._within_room(10**high)
-        for _ in range(N_HALVINGS_GAP):
-            middle = (low + high) / 2
-            trial = self._within_room(10**middle)
-            fits = trial[1] <= self.gap
-            low, high = torch.where(fits, low, middle), torch.where(fits, middle, high)
+    def _within_both(self, passed):
+        """The cheapest mix of a solution within the second bound and one beyond.
+
+        The next multiplier is the one at which the last two cost the same, so that a
+        third one that is no better shows that their mix is the best.
+        """
+        kept = self._within_room(np.full_like(self.gap, MOST))
+        for _ in range(N_MULTIPLIERS):
+            saved = kept[1] - passed[1]
+            weight = _divide(saved, passed[2] - kept[2]).clip(0, MOST)
+            trial = self._within_room(weight)
+            fits = trial[2] <= self.gap
             kept, passed = _either(fits, trial, kept), _either(fits, passed, trial)
-        # Between the one within the bound and the one beyond, as far as it allows.
-        share = (self.gap - kept[1]) / (passed[1] - kept[1])
-        share = share.nan_to_num(0.0, 0.0, 0.0).clamp(0, 1)
-        return torch.lerp(kept[0], passed[0], share[:, None])
+        # As far as the bound allows.
+        share = _divide(self.gap - kept[2], passed[2] - kept[2]).clip(0, 1)
+        return kept[0] + share[:, None] * (passed[0] - kept[0])
 
     def _within_room(self, weight):
-        """The cheapest with the first sum in its bound, and its second sum."""
-        cost, rise, spread = self.slopes
-        falls = torch.addcmul(cost, weight[:, None, None], spread)
-        best = (falls < 0).sum(1, keepdim=True)
-        x = self.points.gather(1, best)[:, 0]
-        short = (self.rise.gather(1, best)[:, 0].sum(1) - self.room).clamp_min(0)
-        # A stretch lowers the sum if it is walked against its rise. By convexity,
-        # nearer stretches of a position come first.
-        price = -falls / rise
-        gain = torch.where(price > 0, rise.abs() * self.width, 0.0).nan_to_num(0.0)
-        price = torch.where(gain > 0, price, torch.inf).flatten(1)
-        # By numpy, which takes half of the time.
-        order = torch.as_tensor(price.numpy().argsort(axis=1, kind="stable"))
-        sorted_gain = gain.flatten(1).gather(1, order)
-        before = sorted_gain.cumsum(1) - sorted_gain
-        share = ((short[:, None] - before) / sorted_gain).clamp(0, 1).nan_to_num(0.0)
-        share = torch.zeros_like(share).scatter_(1, order, share).view_as(gain)
-        way = torch.where(share > 0, -rise.sign() * share * self.width, 0.0)
-        second = self.spread.gather(1, best)[:, 0].sum(1)
-        second = second + (way * spread).nan_to_num(0.0).flatten(1).sum(1)
-        return x + way.sum(1), second
+        """The cheapest with the first sum in its bound, its cost and second sum."""
+        n_rows, n_stretches, n_positions = self.gain.shape
+        falls = self.spread_slope * weight[:, None, None]
+        falls += self.cost_slope
+        best = np.count_nonzero(falls < 0, axis=1)
+        best += (n_stretches + 1) * np.arange(n_rows)[:, None]
+        best = best * n_positions + np.arange(n_positions)
+        x, cost, rise, spread = (part.take(best) for part in self.parts)
+        short = (rise.sum(1) - self.room).clip(min=0)
+        # By convexity, nearer stretches of a position come first.
+        price = (falls * self.per_gain).reshape(n_rows, -1)
+        is_open = price > 0
+        np.copyto(price, np.inf, where=~is_open)
+        order = price.argsort(axis=1)
+        order += price.shape[1] * np.arange(n_rows)[:, None]
+        gain = (self.gain.reshape(n_rows, -1) * is_open).take(order)
+        left = gain - gain.cumsum(1)
+        left += short[:, None]
+        way = np.empty_like(price)
+        way.put(order, left.clip(0, gain))
+        # Back from what is gained to the way, against the rise.
+        way = way.reshape(falls.shape)
+        way *= self.per_gain
+        cost, spread = (
+            start.sum(1) + np.einsum("ijk,ijk->i", way, slope)
+            for start, slope in ((cost, self.cost_slope), (spread, self.spread_slope))
+        )
+        return x + way.sum(1), cost, spread
+
+
+def _divide(above, below):
+    return np.divide(above, below, where=below > 0, out=np.zeros_like(above))
 
 
 def _either(condition, first, second):
     return [
-        torch.where(condition.view(-1, *[1] * (a.ndim - 1)), a, b)
+        np.where(condition.reshape(-1, *[1] * (a.ndim - 1)), a, b)
         for a, b in zip(first, second, strict=True)
     ]

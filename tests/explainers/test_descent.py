@@ -45,3 +45,13 @@ def test_programs_are_solved_as_scipy_solves_them(has_anchors):
         if has_anchors:
             assert (solved[i] - anchors[:, i]).abs().sum(1).mean() <= gap[i] + 1e-9
         assert best.fun - 1e-9 <= far <= 1.1 * best.fun
+
+
+def test_what_cannot_be_met_is_approached_within_the_points():
+    # The bound is out of reach in the first row, and easy in the second.
+    points = torch.tensor([-1.0, 0.0, 1.0]).double()[:, None, None].expand(3, 2, 2)
+    tilt = torch.tensor([[1.0, -2.0], [1.0, -2.0]]).double()
+    room, gap = torch.tensor([-9.0, -1.0]).double(), torch.full((2,), torch.inf)
+    parts = points, points.abs(), tilt * points, torch.zeros(1, 2, 2).double()
+    solved = LinearProgram(*parts, room, gap.double()).solve()
+    assert solved.tolist() == [[-1.0, 1.0], [0.0, 0.5]]
