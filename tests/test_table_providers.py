@@ -560,6 +560,17 @@ def test_the_total_of_a_forest_finds_its_errors():
     assert 0.15 <= (parts.total > np.quantile(unseen.total, 0.8)).mean() <= 0.25
 
 
+def test_a_tree_that_is_left_with_one_row_says_nothing_of_it():
+    # It would have to judge the row without any other, and answered with zeros, which
+    # are no probabilities: the entropy of two classes came out above that of a coin.
+    rng = np.random.default_rng(4)
+    rows, y = rng.normal(size=(5, 2)), np.resize([0, 1], 5)
+    forest = RandomForestClassifier(5, random_state=4).fit(rows, y)
+    n_unseen = [5 - len(np.unique(seen)) for seen in forest.estimators_samples_]
+    assert 1 in n_unseen
+    assert as_provider(forest).out_of_bag(rows, y).total.max() <= np.log(2) + 1e-9
+
+
 def test_thresholds_of_forests_hold_for_new_rows(toy, forests):
     new = make_mixed_toy(2000, random_state=3).data
     for provider in forests:

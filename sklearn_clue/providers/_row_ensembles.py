@@ -320,10 +320,10 @@ class TreesRows(RowsProvider):
         # Noise is told by rows that a tree has not seen. So a row is new to what is
         # known of a tree that has seen it, unless the tree has seen all rows.
         is_new = ~is_unseen & is_unseen.any(1, keepdims=True)
-        rows = np.flatnonzero(is_unseen.any(0) & is_new.any(0))
+        total = self.leaves.unseen_total(self.members, seen, X, self._targets(y))
+        rows = np.flatnonzero(np.isfinite(total) & is_new.any(0))
         if not len(rows):
             return None
-        total = self.leaves.unseen_total(self.members, seen, X, self._targets(y))
         total, X = total[rows], X[rows]
         leaves = leaves_of(self.members, X)
         return self._as_parts(total, self.leaves.noise(X, leaves, is_new[:, rows]))
