@@ -1,9 +1,12 @@
 """Estimators that others hold: taken as they are, or copied, seeded and fitted."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils import check_random_state
 
 from sklearn_clue.providers import is_net
 from sklearn_clue.uncertainty import UncertaintyProvider
@@ -48,6 +51,26 @@ def _hand_down(part, parameter, default, value):
         and own == default
     ]
     return part.set_params(**dict.fromkeys(names, value))
+
+
+@contextmanager
+def seeded_globally(seed):
+    """Fix what parts draw from the generators of everybody, and put these back.
+
+    Some have no `random_state` to set: skorch nets, and scikit-learn's TargetEncoder.
+    """
+    if seed is None:
+        yield
+        return
+    everybody, seed = check_random_state(None), int(seed) % (2**31 - 1)
+    state = everybody.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            everybody.seed(seed)
+            torch.random.default_generator.manual_seed(seed)
+            yield
+    finally:
+        everybody.set_state(state)
 
 
 def fit_part(part, X, y, params, verbose=0):

@@ -1,5 +1,6 @@
 """What all explainers share: fitting the parts, predicting, and telling the user."""
 
+import copy
 import warnings
 from abc import abstractmethod
 from functools import partial
@@ -158,7 +159,8 @@ class BaseUncertaintyExplainer(
         memory = check_memory(self.memory)
         fit_part = memory.cache(_fitting.fit_part, ignore=["verbose"])
         fit_of = (estimator, X, y, params["estimator"])
-        estimator = fit_part(*fit_of, verbose=self.verbose)
+        with self._seeded():
+            estimator = fit_part(*fit_of, verbose=self.verbose)
         labels = labels_of(estimator, None, y) if self.is_classification_ else None
         n_classes = None if labels is None else len(labels)
         predictor, space = self._see(estimator, X, image_shape, n_classes)
@@ -192,7 +194,8 @@ class BaseUncertaintyExplainer(
         usual = Uncertainty(*(part[kept] for part in parts))
         if is_table and y is not None:
             unseen = memory.cache(_judge_unseen, ignore=["provider"])
-            usual = unseen(fit_of, self.random_state, predictor.provider) or usual
+            with self._seeded():
+                usual = unseen(fit_of, self.random_state, predictor.provider) or usual
         self.threshold_ = self._learn_threshold(usual.total, prediction)
         before = as_tensors(parts, prediction)
         self._fit_method(self._problem_of(x, before=before).take(kept), usual)
@@ -290,6 +293,13 @@ class BaseUncertaintyExplainer(
             )
         level = usual_level(total, 1 - self.rejection_rate, least)
         return unit_of(self._provider) * level
+
+    def _seeded(self):
+        """Fix what is drawn from the generators of everybody, if `random_state` is."""
+        seed = self.random_state
+        if seed is not None:
+            seed = check_random_state(copy.deepcopy(seed)).randint(2**31 - 1)
+        return _fitting.seeded_globally(seed)
 
     def _resolve_estimator(self):
         """A fresh copy of the estimator, or the thing itself if it is fitted."""
