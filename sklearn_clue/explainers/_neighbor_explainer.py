@@ -1,6 +1,8 @@
 """The nearest sure training rows, with their needless changes undone."""
 
-from sklearn_clue._validation import check_is_fitted
+from numbers import Integral
+
+from sklearn_clue._validation import Interval, check_is_fitted
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer
 from sklearn_clue.explainers._question import AsksForSureRows
 
@@ -115,6 +117,7 @@ class NeighborExplainer(AsksForSureRows, BaseUncertaintyExplainer):
     _parameter_constraints: dict = {
         **BaseUncertaintyExplainer._parameter_constraints,
         **AsksForSureRows._parameter_constraints,
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
