@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from sklearn_clue.providers import is_net
@@ -83,4 +84,14 @@ def fit_part(part, X, y, params, verbose=0):
     part = _hand_down(clone(part), "verbose", 0, verbose)
     if is_net(part):  # it takes the columns of frames apart
         X = np.asarray(X, dtype=np.float32)
-    return part.fit(X, y, **params)
+    try:
+        return part.fit(X, y, **params)
+    except ValueError as error:
+        if isinstance(part, Pipeline) and "inconsistent numbers of sam" in str(error):
+            raise ValueError(
+                f"A step before {type(part.steps[-1][1]).__name__} does not keep the "
+                f"number of rows: {error}. A row that is dropped has no prediction "
+                "that could be unsure: let the pipeline impute instead, or drop the "
+                "rows before the fit."
+            ) from error
+        raise

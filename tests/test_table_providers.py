@@ -875,6 +875,28 @@ def test_pipelines_that_drop_rows():
     model.steps[-1][1].fit(X, LABELS)
     with pytest.raises(ValueError, match="FunctionTransformer turns 40 rows into"):
         as_provider(model).uncertainty_of_rows(NEW)
+    # And one that is not fitted yet.
+    model = make_pipeline(drop, KNeighborsClassifier())
+    with pytest.raises(ValueError, match="A step before KNeighborsClassifier does not"):
+        CLUEExplainer(model).fit(X, LABELS)
+
+
+def test_probabilities_of_classes_that_nobody_knows_are_refused():
+    model = Answers(lambda n: np.full((n, 4), 0.25))
+    message = "Answers answers with 4 probabilities per row and knows 3 classes: 'a'"
+    with pytest.raises(ValueError, match=message):
+        CLUEExplainer(model).fit(X, LABELS)
+
+
+def test_dates_are_refused_before_a_model_is_fitted():
+    class Never(GaussianNB):
+        def fit(self, X, y):
+            raise AssertionError("long work")
+
+    rows = pd.DataFrame(X[:, :2], columns=["a", "b"])
+    rows["when"] = pd.date_range("2020", periods=len(rows))
+    with pytest.raises(TypeError, match="Column 'when' has dtype datetime64"):
+        CLUEExplainer(Never()).fit(rows, LABELS)
 
 
 def test_forests_of_several_labels_are_refused():

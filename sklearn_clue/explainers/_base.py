@@ -22,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_memory
 
 from sklearn_clue import _fitting
+from sklearn_clue._tables import columns, is_frame, kind_of
 from sklearn_clue._torch import one_thread
 from sklearn_clue._validation import (
     DocLinkMixin,
@@ -32,6 +33,7 @@ from sklearn_clue._validation import (
     check_is_fitted,
     check_labels,
     fit_context,
+    listing,
     naming,
 )
 from sklearn_clue.bayesian import BayesianMLPClassifier
@@ -246,6 +248,9 @@ class BaseUncertaintyExplainer(
         if not isinstance(thawed(estimator), Pipeline):
             # Before long work. Steps of a pipeline may rename columns.
             check_constraints(X, self.immutable_features, self.feature_ranges)
+            if is_frame(X):
+                for column in columns(X):
+                    kind_of(column)  # which refuses what is neither of the two
 
     def _check_number_of_classes(self, labels):
         if len(labels) < 2:
@@ -259,6 +264,13 @@ class BaseUncertaintyExplainer(
         if self.is_classification_:
             self.classes_ = labels_of(estimator, prediction.shape[1], y)
             self._check_number_of_classes(self.classes_)
+            if len(self.classes_) != prediction.shape[1]:
+                raise ValueError(
+                    f"{type(peel(estimator)[1]).__name__} answers with "
+                    f"{prediction.shape[1]} probabilities per row and knows "
+                    f"{len(self.classes_)} classes: {listing(self.classes_.tolist())}. "
+                    "Mend its predict_proba, or its classes_."
+                )
             check_prediction(estimator, prediction, None)
         elif y is not None:
             check_prediction(estimator, prediction, y)
