@@ -62,8 +62,8 @@ class PredictedNoiseRegressor(
         :class:`~sklearn.compose.TransformedTargetRegressor` holds.
 
     cv : int, splitter or iterable, default=5
-        How rows are held out. A number means so many folds of shuffled rows, the same
-        ones each time.
+        How rows are held out, each of them once. A number means so many folds of
+        shuffled rows, the same ones each time.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class PredictedNoiseRegressor(
 
     noise_range_ : tuple of float
         The least and the largest prediction of `noise_estimator_` that is believed:
-        those for the training rows.
+        those for training rows that were held out.
 
     scores_ : ndarray of shape (n_samples,)
         Absolute errors on held-out rows in units of the predicted noise, in ascending

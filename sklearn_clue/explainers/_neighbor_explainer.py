@@ -40,8 +40,9 @@ class NeighborExplainer(AsksForSureRows, BaseUncertaintyExplainer):
         stored.
 
     n_explanations : int, default=1
-        Sure rows to find for each row, as `candidates`, the nearest first: they change
-        different columns, and there are fewer where no more are found.
+        Sure rows to find for each row, as `candidates`, the nearest first: each changes
+        other columns than those before it as far as possible, and there are fewer where
+        no more are found.
 
     immutable_features : list, str or None, default=None
         Columns that keep their value: names, or positions if X is an array.
