@@ -560,6 +560,20 @@ def test_the_total_of_a_forest_finds_its_errors():
     assert 0.15 <= (parts.total > np.quantile(unseen.total, 0.8)).mean() <= 0.25
 
 
+def test_no_ensemble_is_less_sure_than_a_coin():
+    # The forest knows these labels by heart, and its rows tell that they are noise; the
+    # other member says so, and the two disagree.
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(100, 2)), rng.integers(2, size=100)
+    members = [("nb", GaussianNB()), ("forest", RandomForestClassifier(20))]
+    model = VotingClassifier(members, voting="soft").fit(rows, y)
+    provider = as_provider(model)
+    assert provider.learn(rows, y)
+    parts, _ = provider.uncertainty_of_rows(rows)
+    assert parts.total.max() <= np.log(2) + 1e-12
+    assert_allclose(parts.total, parts.aleatoric + parts.epistemic)
+
+
 def test_a_tree_that_is_left_with_one_row_says_nothing_of_it():
     # It would have to judge the row without any other, and answered with zeros, which
     # are no probabilities: the entropy of two classes came out above that of a coin.

@@ -106,8 +106,10 @@ class MembersRows(RowsProvider):
             own = entr(predictions.clip(min=0)).sum(2)
             disagreement = entr(mean.clip(min=0)).sum(1) - sum_in_order(weights * own)
             # The entropy of the mean, unless members have looked at their training
-            # rows and are less sure than their probabilities are.
-            total = (sum_in_order(weights * totals) + disagreement).clip(min=0)
+            # rows and are less sure than their probabilities are. Both together could
+            # be more than there is to be unsure about.
+            total = sum_in_order(weights * totals) + disagreement
+            total = total.clip(min=0, max=np.log(mean.shape[1]))
             aleatoric = np.minimum(sum_in_order(weights * aleatorics), total)
             return Uncertainty(total, aleatoric, total - aleatoric), mean
         # The law of total variance, over members.
