@@ -95,6 +95,8 @@ def percent(part):
 def label(row):
     """Write what a row is called; a bare number needs a word with it."""
     name = row["row"]
+    if isinstance(name, list):  # of a MultiIndex
+        return f"row ({', '.join(map(value, name))})"
     return f"row {name}" if isinstance(name, int) else value(name)
 
 

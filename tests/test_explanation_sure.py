@@ -257,6 +257,13 @@ def test_classes_and_columns_that_are_numbers_stay_apart_from_figures():
     assert "Prediction 1 (54 %);" in same.summary()
 
 
+def test_rows_of_several_names():
+    X = pd.DataFrame({"a": [1.0, 2.0]})
+    X.index = pd.MultiIndex.from_tuples([("north", 1), ("south", 2)])
+    summary = make_explanation(X, X + 1, target=0.3).summary()
+    assert summary.startswith("row (north, 1): Would be sure")
+
+
 def test_polars_says_the_same(schema, explanation):
     other = sure_explanation(schema, "polars")
     assert other.summary() == explanation.summary()
