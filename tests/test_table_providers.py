@@ -1,6 +1,7 @@
 """Models without gradients: how their uncertainty splits, and what is refused."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
+    GradientBoostingClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
@@ -644,6 +646,20 @@ def test_without_its_rows_a_forest_of_pure_leaves_knows_no_noise(toy):
     assert provider.out_of_bag(other.data, other.target) is None
     told, _ = provider.uncertainty_of_rows(toy.data)
     assert_array_equal(told.total, parts.total)
+
+
+def test_classes_of_few_rows_are_never_held_out():
+    # Boosting refuses to learn a single class, and so would copies of it for folds.
+    boosting = GradientBoostingClassifier(n_estimators=2, random_state=0)
+    rare = np.where(np.arange(150) == 3, "rare", "usual")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # such as "has only 1 members"
+        explainer = CLUEExplainer(boosting).fit(X, rare)
+        assert np.isfinite(explainer.threshold_)
+        parts = unseen_uncertainty(boosting.fit(X[:8], LABELS[:8]), X[:8], LABELS[:8])
+    assert len(parts.total) == 6  # of classes of 3, 3 and 2 rows
+    each = GaussianNB().fit(X[:3], ["a", "b", "c"])
+    assert unseen_uncertainty(each, X[:3], ["a", "b", "c"]) is None
 
 
 @pytest.mark.parametrize("is_list", [False, True])
