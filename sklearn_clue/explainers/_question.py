@@ -10,7 +10,12 @@ from scipy.special import entr
 
 from sklearn_clue._tables import take
 from sklearn_clue._torch import one_thread
-from sklearn_clue._validation import Interval, StrOptions, check_is_fitted
+from sklearn_clue._validation import (
+    Interval,
+    StrOptions,
+    check_count,
+    check_is_fitted,
+)
 from sklearn_clue.explainers._density import UsualDensity, usual_densities
 from sklearn_clue.explainers._neighbors import StoredRows
 from sklearn_clue.explainers._problem import rounding_of, usual_level
@@ -269,6 +274,7 @@ class AsksForSureRows:
             is encoded, so numbers come back within rounding.
         """
         check_is_fitted(self, "estimator_")
+        check_count("n_neighbors", n_neighbors)
         stored = self._stored_rows()
         if stored is None:
             raise ValueError(

@@ -425,6 +425,12 @@ def test_a_generator_without_a_density_tells_no_plausibility(X, monkeypatch):
         explainer.fit(X)
 
 
+def test_a_number_of_nearest_rows_is_checked(fitted, X):
+    for wrong in (0, -1, 1.5, "all"):
+        with pytest.raises(ValueError, match=f"n_neighbors must be.* got {wrong!r}"):
+            fitted.nearest_sure(X[:1], wrong)
+
+
 def test_neighbours_are_needed():
     explainer = NeighborExplainer(LogisticRegression(), n_neighbors=0)
     with pytest.raises(ValueError, match="'n_neighbors' parameter of NeighborExplain"):
