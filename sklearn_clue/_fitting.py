@@ -1,9 +1,13 @@
 """Estimators that others hold: taken as they are, or copied, seeded and fitted."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
 
 from sklearn_clue.providers import is_net
 from sklearn_clue.uncertainty import UncertaintyProvider
@@ -50,6 +54,26 @@ def _hand_down(part, parameter, default, value):
     return part.set_params(**dict.fromkeys(names, value))
 
 
+@contextmanager
+def seeded_globally(seed):
+    """Fix what parts draw from the generators of everybody, and put these back.
+
+    Some have no `random_state` to set: skorch nets, and scikit-learn's TargetEncoder.
+    """
+    if seed is None:
+        yield
+        return
+    everybody, seed = check_random_state(None), int(seed) % (2**31 - 1)
+    state = everybody.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            everybody.seed(seed)
+            torch.random.default_generator.manual_seed(seed)
+            yield
+    finally:
+        everybody.set_state(state)
+
+
 def fit_part(part, X, y, params, verbose=0):
     """Fit a part, or the members of a list; what is fitted already stays."""
     if isinstance(part, list):
@@ -60,4 +84,14 @@ def fit_part(part, X, y, params, verbose=0):
     part = _hand_down(clone(part), "verbose", 0, verbose)
     if is_net(part):  # it takes the columns of frames apart
         X = np.asarray(X, dtype=np.float32)
-    return part.fit(X, y, **params)
+    try:
+        return part.fit(X, y, **params)
+    except ValueError as error:
+        if isinstance(part, Pipeline) and "inconsistent numbers of sam" in str(error):
+            raise ValueError(
+                f"A step before {type(part.steps[-1][1]).__name__} does not keep the "
+                f"number of rows: {error}. A row that is dropped has no prediction "
+                "that could be unsure: let the pipeline impute instead, or drop the "
+                "rows before the fit."
+            ) from error
+        raise

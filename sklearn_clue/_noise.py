@@ -2,7 +2,13 @@
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import (
+    BaseEstimator,
+    MetaEstimatorMixin,
+    RegressorMixin,
+    clone,
+    is_classifier,
+)
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
@@ -56,8 +62,8 @@ class PredictedNoiseRegressor(
         :class:`~sklearn.compose.TransformedTargetRegressor` holds.
 
     cv : int, splitter or iterable, default=5
-        How rows are held out. A number means so many folds of shuffled rows, the same
-        ones each time.
+        How rows are held out, each of them once. A number means so many folds of
+        shuffled rows, the same ones each time.
 
     Attributes
     ----------
@@ -78,7 +84,7 @@ class PredictedNoiseRegressor(
 
     noise_range_ : tuple of float
         The least and the largest prediction of `noise_estimator_` that is believed:
-        those for the training rows.
+        those for training rows that were held out.
 
     scores_ : ndarray of shape (n_samples,)
         Absolute errors on held-out rows in units of the predicted noise, in ascending
@@ -157,6 +163,7 @@ class PredictedNoiseRegressor(
         X = check_rows(self, X, reset=True)
         y = self._read_targets(y)
         check_consistent_length(X, y)
+        self._check_regressor()
         params = self._route(fit_params)
         weight = check_weights(fit_params.get("sample_weight"), X)
         folds = self._folds(X, y)
@@ -190,12 +197,29 @@ class PredictedNoiseRegressor(
                 )
             return column_or_1d(y, warn=True)
 
+    def _check_regressor(self):
+        for name in ("estimator", "noise_estimator"):
+            part = getattr(self, name)
+            if hasattr(part, "__sklearn_tags__") and is_classifier(part):
+                raise TypeError(
+                    f"{name} must be a regressor, got {type(part).__name__}, which "
+                    "predicts classes. How sure a classifier is, its predict_proba "
+                    "says."
+                )
+
     def _folds(self, X, y):
         cv = self.cv
         if isinstance(cv, int):
             # Tables are often sorted, and folds of neighbours would extrapolate.
             cv = KFold(cv, shuffle=True, random_state=0)
-        return list(check_cv(cv, y).split(X, y))
+        folds = list(check_cv(cv, y).split(X, y))
+        held_out = np.concatenate([test for _, test in folds])
+        if not np.array_equal(np.sort(held_out), np.arange(len(y))):
+            raise ValueError(
+                f"cv must hold out every row once, got {self.cv!r}. Take a number of "
+                "folds, or a splitter such as KFold or GroupKFold."
+            )
+        return folds
 
     def _learn_trust(self, told, target, weight):
         """The line from what the noise model says of new rows to what is true."""

@@ -68,9 +68,21 @@ def rounded(number):
     return f"{number:,.0f}" if number >= 10 else f"{number:g}"
 
 
+def figures(before, after, *others):
+    """Write figures side by side, in digits that tell the first two apart."""
+    texts = tuple(map(figure, (before, after, *others)))
+    if texts[0] != texts[1] or "–" in texts or before == after:
+        return texts
+    for decimals in range(3, 7):
+        longer = tuple(f"{each:,.{decimals}f}" for each in (before, after, *others))
+        if longer[0] != longer[1]:
+            return longer
+    return texts
+
+
 def measured(before, after, unit):
     """Write how an uncertainty moves, with its unit."""
-    return f"{figure(before)} → {figure(after)}" + (f" {unit}" if unit else "")
+    return " → ".join(figures(before, after)) + (f" {unit}" if unit else "")
 
 
 def percent(part):
@@ -83,6 +95,8 @@ def percent(part):
 def label(row):
     """Write what a row is called; a bare number needs a word with it."""
     name = row["row"]
+    if isinstance(name, list):  # of a MultiIndex
+        return f"row ({', '.join(map(value, name))})"
     return f"row {name}" if isinstance(name, int) else value(name)
 
 
@@ -110,13 +124,18 @@ def predicted(row, facts):
 def _predicted(row, facts, when):
     content, text = row["prediction"][when], prediction(row["prediction"][when])
     if row["probability"] is not None:
-        return f"{text} {percent(row['probability'][when])}"
+        return _with_share(text, percent(row["probability"][when]))
     if facts["unit"] or not isinstance(content, float):
         return text
     if row["interval"] is not None:
         low, high = row["interval"][when]
         return f"{text} ({prediction(low)} to {prediction(high)})"
     return plus_minus(content, row["uncertainty"][when]["total"])
+
+
+def _with_share(text, share):
+    """Write a class and its probability; 1 54 % would read as one number."""
+    return f"{text} ({share})" if text[-1:].isdigit() else f"{text} {share}"
 
 
 def plus_minus(mean, deviation):
@@ -134,7 +153,9 @@ def predicted_moves(row, facts):
         facts["unit"] and row["prediction"]["before"] == row["prediction"]["after"]
     )
     if is_same and row["probability"] is not None:
-        new = percent(row["probability"]["after"])
+        both = [percent(row["probability"][when]) for when in ("before", "after")]
+        moves = both[0] if both[0] == both[1] else " → ".join(both)
+        return _with_share(prediction(row["prediction"]["before"]), moves)
     return old if old == new else f"{old} → {new}"
 
 
@@ -171,7 +192,7 @@ def main_driver(row, facts):
     if facts["image_shape"] is not None:
         return None
     pairs = [
-        (part, feature["name"])
+        (part, name_of(feature))
         for entry, feature in zip(row["changes"], facts["features"], strict=True)
         if (part := share(entry, row))
     ]
@@ -183,9 +204,15 @@ def main_driver(row, facts):
     return f"{much} by {name} ({percent(part)}{against})"
 
 
+def name_of(feature):
+    """Write the name of a feature; a bare number needs a word with it."""
+    name = feature["name"]
+    return f"column {name}" if name.isdigit() else name
+
+
 def change(entry, feature):
     """Write the change of one feature."""
-    return f"{feature['name']} {' → '.join(two_values(entry, feature))}"
+    return f"{name_of(feature)} {' → '.join(two_values(entry, feature))}"
 
 
 def shift(entry):
@@ -252,16 +279,17 @@ def _plausibility(row):
 
 def _verdict_paragraph(row, facts):
     before, after = row["judged"]["before"], row["judged"]["after"]
-    text = f"{judged_measure(facts)} {measured(before, after, facts['unit'])}"
-    text += f" (sure up to {figure(facts['target'])})"
+    unit = f" {facts['unit']}" if facts["unit"] else ""
+    old, new, target = figures(before, after, facts["target"])
+    text = f"{judged_measure(facts)} {old} → {new}{unit} (sure up to {target})"
     driver = main_driver(row, facts)
     parts = [_prediction_moves(row, facts), f"{text}, {driver}" if driver else text]
     if row["verdict"] == "already sure":
         old = predicted(row, facts)[0]
         parts = [
             f"prediction {old}",
-            f"{judged_measure(facts)} {figure(before)} {facts['unit'] or ''}".rstrip()
-            + f" (sure up to {figure(facts['target'])})",
+            f"{judged_measure(facts)} {figure(before)}{unit} (sure up to "
+            f"{figure(facts['target'])})",
         ]
     more = "; ".join(parts)
     return f"{label(row)}: {sentence(row, facts)} {more[0].upper()}{more[1:]}."
@@ -287,8 +315,8 @@ def _condition(entry, feature):
     if isinstance(entry["after"], float) and feature["decimals"]:
         old, new = _without_zeros(old, new)
     if entry["before"] is None:
-        return feature["name"], f"known to be {new}"
-    return feature["name"], f"{new} instead of {old}"
+        return name_of(feature), f"known to be {new}"
+    return name_of(feature), f"{new} instead of {old}"
 
 
 def _without_zeros(old, new):
@@ -318,7 +346,8 @@ def _paragraph(row, facts):
     text = f"{facts['measure']} {measured(before, after, unit)}"
     if threshold is not None and before > threshold:
         side = "below" if after <= threshold else "still above"
-        text += f", {side} the threshold of {figure(threshold)}"
+        level = figures(before, after, threshold)[-1]
+        text += f", {side} the threshold of {level}"
     if driver := main_driver(row, facts):
         text += f", {driver}"
     parts.append(text)
@@ -388,14 +417,14 @@ def verdicts(facts):
     return ", ".join(f"{found.count(name):,} {name}" for name in sorted(set(found)))
 
 
-def bound(facts):
+def bound(facts, text=None):
     """Write up to where the model counts as sure, if that is known."""
     name = "target" if facts["target"] is not None else "threshold"
     if facts[name] is None:
         return None
     words = "sure up to" if name == "target" else "rejected above"
     unit = f" {facts['unit']}" if facts["unit"] else ""
-    return f"{words} {figure(facts[name])}{unit}"
+    return f"{words} {text or figure(facts[name])}{unit}"
 
 
 def title(row, facts):
@@ -407,7 +436,8 @@ def title(row, facts):
     first = f"{label(row)}: {verdict}predicted {predicted_moves(row, facts)}"
     judged = row["judged"]["before"], row["judged"]["after"]
     second = f"{judged_measure(facts)} {measured(*judged, facts['unit'])}"
-    limit = bound(facts)
+    known = [facts[name] for name in ("target", "threshold") if facts[name] is not None]
+    limit = bound(facts, figures(*judged, *known[:1])[-1])
     return f"{first}\n{second}" + (f" ({limit})" if limit else "")
 
 

@@ -97,28 +97,31 @@ class Explanation:
         Whether the model predicts classes, so that uncertainty is measured in nats.
 
     candidates : list of {ndarray, DataFrame}, default=None
-        For each row its distinct counterfactuals, best objective first. None means
-        that `counterfactuals` holds all there are.
+        For each row its distinct counterfactuals, the best first: the nearest sure row,
+        or that of the lowest objective. None means that `counterfactuals` holds all
+        there are.
 
     candidate_details : DataFrame, default=None
         One line per candidate: `row` (the position of its row), `rank` (0 is the
-        best), `objective`, `total`, `aleatoric`, `epistemic`, `distance` and `count`
-        (how many near-duplicates it stands for).
+        best), `objective` (NaN if there is none), `total`, `aleatoric`, `epistemic`,
+        `distance` and `count` (how many near-duplicates it stands for).
 
     uncertainty_reconstructed : Uncertainty of ndarrays of shape (n_rows,), default=None
         Uncertainty about the plain auto-encoding of each row: what the generator alone
-        explains away, before any search. None where there is no generator.
+        explains away, before any search. None without a generator, and for the nearest
+        sure row.
 
     distance_floor : ndarray of shape (n_rows,), default=None
         L1 distance of each row from the nearest row that the generator was found to
-        make: the part of `distance` that no search can avoid. None where there is no
-        generator.
+        make: the part of `distance` that no search can avoid. None without a generator,
+        and for the nearest sure row.
 
     objective : ndarray of shape (n_rows,), default=None
-        Value of the objective at the counterfactual.
+        Value of the objective at the counterfactual. None for the nearest sure row.
 
     n_iter : ndarray of shape (n_rows,), default=None
-        Steps taken by the search of each row.
+        Steps taken by the search of each row; for the nearest sure row, how often the
+        model was asked about a candidate.
 
     converged : ndarray of shape (n_rows,), default=None
         Whether the search of each row stopped by itself.

@@ -7,6 +7,13 @@ import numpy as np
 import torch
 from scipy import sparse
 from sklearn.base import is_classifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,6 +25,13 @@ __all__ = [
     "decompose_variance",
     "forest_draws",
 ]
+
+_FORESTS = (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 
 
 class Uncertainty(NamedTuple):
@@ -280,6 +294,15 @@ def forest_draws(forest, X):
     >>> parts.aleatoric.round(1)
     array([0.1, 0.6])
     """
+    if isinstance(forest, FrozenEstimator):
+        return forest_draws(forest.estimator, X)
+    if not isinstance(forest, _FORESTS):
+        raise TypeError(
+            "forest_draws needs a random forest or extra trees, got "
+            f"{type(forest).__name__}. Of a pipeline, give it the forest at the end "
+            "and the rows that the steps before make: forest_draws(pipeline[-1], "
+            "pipeline[:-1].transform(X))."
+        )
     check_is_fitted(forest)
     if sparse.issparse(X) or not hasattr(X, "columns"):
         X = check_array(

@@ -217,6 +217,53 @@ def test_words_start_with_the_verdict(explanation):
     ]
 
 
+def test_figures_tell_before_from_after(schema):
+    totals = np.array([[0.6926, 0.6926], [0.6921, 0.6926]])
+    before, after = map(parts, totals)
+    explanation = replace(
+        sure_explanation(schema)[:2],
+        uncertainty_before=before,
+        uncertainty_after=after,
+        target=0.6924,
+        threshold=0.6924,
+        is_sure=np.array([True, False]),
+    )
+    moved, stays = explanation.summary().splitlines()
+    assert "entropy 0.693 → 0.692 nats (sure up to 0.692)" in moved
+    assert "entropy 0.69 → 0.69 nats (sure up to 0.69)" in stays
+    picture = _words.title(explanation.to_dict()["rows"][0], explanation.to_dict())
+    assert "entropy 0.693 → 0.692 nats (sure up to 0.692 nats)" in picture
+    weighed = replace(explanation, distance_weight=1.0, target=None)
+    assert "0.692 nats, below the threshold of 0.692" in weighed.summary()
+
+
+def test_classes_and_columns_that_are_numbers_stay_apart_from_figures():
+    shares = np.array([[0.46, 0.54], [0.5, 0.5]])
+    explanation = make_explanation(
+        pd.DataFrame({0: [1.0, 2.0], 1: [5.0, 7.0]}),
+        pd.DataFrame({0: [1.0, 3.0], 1: [8.0, 9.0]}),
+        target=0.3,
+        classes=np.array([0, 1]),
+        prediction_before=np.array([1, 1]),
+        prediction_after=np.array([1, 0]),
+        probabilities_before=shares,
+        probabilities_after=np.array([[0.2, 0.8], [0.9, 0.1]]),
+    )
+    stays, flips = explanation.summary().splitlines()
+    assert "if column 1 were 8 instead of 5. Prediction 1 (54 % → 80 %);" in stays
+    assert "instead of 2" in flips and "column 0 " in flips
+    assert "Prediction 1 (50 %) → 0 (90 %);" in flips
+    same = replace(explanation, probabilities_after=shares)
+    assert "Prediction 1 (54 %);" in same.summary()
+
+
+def test_rows_of_several_names():
+    X = pd.DataFrame({"a": [1.0, 2.0]})
+    X.index = pd.MultiIndex.from_tuples([("north", 1), ("south", 2)])
+    summary = make_explanation(X, X + 1, target=0.3).summary()
+    assert summary.startswith("row (north, 1): Would be sure")
+
+
 def test_polars_says_the_same(schema, explanation):
     other = sure_explanation(schema, "polars")
     assert other.summary() == explanation.summary()

@@ -13,8 +13,8 @@ from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.model_selection import GridSearchCV, KFold
-from sklearn.neighbors import KNeighborsRegressor
+from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -181,6 +181,11 @@ def test_what_makes_no_sense_is_refused():
         model.predict_interval(X, coverage=1.0)
     with pytest.raises(ValueError, match="'estimator' parameter"):
         PredictedNoiseRegressor("ridge").fit(X, y)
+    # Whole numbers could pass for classes.
+    with pytest.raises(TypeError, match="estimator must be a regressor, got KNeigh"):
+        PredictedNoiseRegressor(KNeighborsClassifier()).fit(X, y.round())
+    with pytest.raises(ValueError, match="hold out every row once, got ShuffleSplit"):
+        PredictedNoiseRegressor(Ridge(), cv=ShuffleSplit(3)).fit(X, y)
 
 
 @pytest.mark.parametrize("inner", [None, Ridge()])

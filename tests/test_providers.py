@@ -424,7 +424,7 @@ CONTRACTED = {
     ),
     "binary net with a threshold": (
         lambda: _net(
-            NeuralNetBinaryClassifier, FirstOfPair, criterion=_FirstLoss, threshold=0.8
+            NeuralNetBinaryClassifier, FirstOfPair, criterion=_FirstLoss, threshold=0.6
         ),
         Y2.astype(np.float32),
     ),

@@ -1,6 +1,7 @@
 """Models without gradients: how their uncertainty splits, and what is refused."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
+    GradientBoostingClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
@@ -560,6 +562,31 @@ def test_the_total_of_a_forest_finds_its_errors():
     assert 0.15 <= (parts.total > np.quantile(unseen.total, 0.8)).mean() <= 0.25
 
 
+def test_no_ensemble_is_less_sure_than_a_coin():
+    # The forest knows these labels by heart, and its rows tell that they are noise; the
+    # other member says so, and the two disagree.
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(100, 2)), rng.integers(2, size=100)
+    members = [("nb", GaussianNB()), ("forest", RandomForestClassifier(20))]
+    model = VotingClassifier(members, voting="soft").fit(rows, y)
+    provider = as_provider(model)
+    assert provider.learn(rows, y)
+    parts, _ = provider.uncertainty_of_rows(rows)
+    assert parts.total.max() <= np.log(2) + 1e-12
+    assert_allclose(parts.total, parts.aleatoric + parts.epistemic)
+
+
+def test_a_tree_that_is_left_with_one_row_says_nothing_of_it():
+    # It would have to judge the row without any other, and answered with zeros, which
+    # are no probabilities: the entropy of two classes came out above that of a coin.
+    rng = np.random.default_rng(4)
+    rows, y = rng.normal(size=(5, 2)), np.resize([0, 1], 5)
+    forest = RandomForestClassifier(5, random_state=4).fit(rows, y)
+    n_unseen = [5 - len(np.unique(seen)) for seen in forest.estimators_samples_]
+    assert 1 in n_unseen
+    assert as_provider(forest).out_of_bag(rows, y).total.max() <= np.log(2) + 1e-9
+
+
 def test_thresholds_of_forests_hold_for_new_rows(toy, forests):
     new = make_mixed_toy(2000, random_state=3).data
     for provider in forests:
@@ -619,6 +646,20 @@ def test_without_its_rows_a_forest_of_pure_leaves_knows_no_noise(toy):
     assert provider.out_of_bag(other.data, other.target) is None
     told, _ = provider.uncertainty_of_rows(toy.data)
     assert_array_equal(told.total, parts.total)
+
+
+def test_classes_of_few_rows_are_never_held_out():
+    # Boosting refuses to learn a single class, and so would copies of it for folds.
+    boosting = GradientBoostingClassifier(n_estimators=2, random_state=0)
+    rare = np.where(np.arange(150) == 3, "rare", "usual")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # such as "has only 1 members"
+        explainer = CLUEExplainer(boosting).fit(X, rare)
+        assert np.isfinite(explainer.threshold_)
+        parts = unseen_uncertainty(boosting.fit(X[:8], LABELS[:8]), X[:8], LABELS[:8])
+    assert len(parts.total) == 6  # of classes of 3, 3 and 2 rows
+    each = GaussianNB().fit(X[:3], ["a", "b", "c"])
+    assert unseen_uncertainty(each, X[:3], ["a", "b", "c"]) is None
 
 
 @pytest.mark.parametrize("is_list", [False, True])
@@ -864,6 +905,28 @@ def test_pipelines_that_drop_rows():
     model.steps[-1][1].fit(X, LABELS)
     with pytest.raises(ValueError, match="FunctionTransformer turns 40 rows into"):
         as_provider(model).uncertainty_of_rows(NEW)
+    # And one that is not fitted yet.
+    model = make_pipeline(drop, KNeighborsClassifier())
+    with pytest.raises(ValueError, match="A step before KNeighborsClassifier does not"):
+        CLUEExplainer(model).fit(X, LABELS)
+
+
+def test_probabilities_of_classes_that_nobody_knows_are_refused():
+    model = Answers(lambda n: np.full((n, 4), 0.25))
+    message = "Answers answers with 4 probabilities per row and knows 3 classes: 'a'"
+    with pytest.raises(ValueError, match=message):
+        CLUEExplainer(model).fit(X, LABELS)
+
+
+def test_dates_are_refused_before_a_model_is_fitted():
+    class Never(GaussianNB):
+        def fit(self, X, y):
+            raise AssertionError("long work")
+
+    rows = pd.DataFrame(X[:, :2], columns=["a", "b"])
+    rows["when"] = pd.date_range("2020", periods=len(rows))
+    with pytest.raises(TypeError, match="Column 'when' has dtype datetime64"):
+        CLUEExplainer(Never()).fit(rows, LABELS)
 
 
 def test_forests_of_several_labels_are_refused():

@@ -5,9 +5,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.ensemble import (
     ExtraTreesClassifier,
+    GradientBoostingClassifier,
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from sklearn_clue.uncertainty import (
     decompose_entropy,
@@ -178,6 +182,19 @@ def test_draws_of_a_forest_of_numbers(n_outputs):
     assert (total > epistemic).all()
     forest.set_params(criterion="absolute_error").fit(ROWS, y[:, 0])
     assert not forest_draws(forest, ROWS)[1].any()
+
+
+def test_draws_of_what_is_no_forest_are_refused():
+    boosted = GradientBoostingClassifier(n_estimators=2).fit(ROWS, ROWS[:, 0] > 0)
+    with pytest.raises(TypeError, match="or extra trees, got GradientBoostingClass"):
+        forest_draws(boosted, ROWS)
+    forest = RandomForestClassifier(3, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), forest).fit(ROWS, ROWS[:, 0] > 0)
+    with pytest.raises(TypeError, match=r"got Pipeline.*forest_draws\(pipeline\[-1\]"):
+        forest_draws(pipeline, ROWS)
+    rows = pipeline[:-1].transform(ROWS)
+    draws = forest_draws(pipeline[-1], rows)
+    assert_array_equal(forest_draws(FrozenEstimator(pipeline[-1]), rows), draws)
 
 
 def test_forests_of_several_labels_are_refused():

@@ -2,13 +2,14 @@
 What a change may cost: choosing λ
 ==================================
 
-CLUE weighs the uncertainty that is left against the distance that it takes. The weight,
-λ in the paper and ``distance_weight`` here, decides whether explanations are timid or
-bold. This example chooses it in three ways, none of which needs more than a line:
-balance by :class:`~sklearn.model_selection.GridSearchCV`, the knee point by the same
-class, and :class:`~sklearn_clue.CLUEExplainerCV`. It finds that the third gives the
-answer of the first from one search along all weights, and that the knee lies at a
-larger weight: less of the doubt is explained, by smaller changes.
+The search of the paper weighs the uncertainty that is left against the distance that it
+takes. The weight, λ in the paper and ``distance_weight`` here, decides whether
+explanations are timid or bold. (The default, None, asks for the nearest sure row.) This
+example chooses it in three ways, none of which needs more than a line: balance by
+:class:`~sklearn.model_selection.GridSearchCV`, the knee point by the same class, and
+:class:`~sklearn_clue.CLUEExplainerCV`. It finds that the third gives the answer of the
+first from one search along all weights, and that the knee lies at a larger weight: less
+of the doubt is explained, by smaller changes.
 """
 
 # %%

@@ -2,11 +2,11 @@
 Three explanations of the same doubt
 ====================================
 
-CLUE, U-FIDO and a plain step against the gradient all turn an unsure row into a surer
-one. On data whose true uncertainty and density are known, this example finds that they
-differ in what they cost: for the same fall in true uncertainty CLUE changes rows least,
-U-FIDO changes most and makes them more likely, and the gradient step mostly leads
-farther away from the data.
+The paper's CLUE, U-FIDO and a plain step against the gradient all turn an unsure row
+into a surer one. On data whose true uncertainty and density are known, this example
+finds that they differ in what they cost: for the same fall in true uncertainty CLUE
+changes rows least, U-FIDO changes most and makes them more likely, and the gradient
+step mostly leads farther away from the data.
 """
 
 # %%

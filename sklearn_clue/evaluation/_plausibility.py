@@ -4,7 +4,7 @@ from sklearn_clue.evaluation._scores import _encode, _to_explainer
 
 
 def plausibility(explainer, X):
-    """Tell how plausible rows are: the share of training rows that are not less so.
+    """Tell how plausible rows are: the share of training rows that are no more so.
 
     A row is plausible if there are training rows near by. This is the share of
     training rows whose mean l1 distance to their five nearest other training rows, in

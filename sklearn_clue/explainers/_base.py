@@ -1,5 +1,6 @@
 """What all explainers share: fitting the parts, predicting, and telling the user."""
 
+import copy
 import warnings
 from abc import abstractmethod
 from functools import partial
@@ -21,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_memory
 
 from sklearn_clue import _fitting
+from sklearn_clue._tables import columns, is_frame, kind_of
 from sklearn_clue._torch import one_thread
 from sklearn_clue._validation import (
     DocLinkMixin,
@@ -31,6 +33,7 @@ from sklearn_clue._validation import (
     check_is_fitted,
     check_labels,
     fit_context,
+    listing,
     naming,
 )
 from sklearn_clue.bayesian import BayesianMLPClassifier
@@ -158,7 +161,8 @@ class BaseUncertaintyExplainer(
         memory = check_memory(self.memory)
         fit_part = memory.cache(_fitting.fit_part, ignore=["verbose"])
         fit_of = (estimator, X, y, params["estimator"])
-        estimator = fit_part(*fit_of, verbose=self.verbose)
+        with self._seeded():
+            estimator = fit_part(*fit_of, verbose=self.verbose)
         labels = labels_of(estimator, None, y) if self.is_classification_ else None
         n_classes = None if labels is None else len(labels)
         predictor, space = self._see(estimator, X, image_shape, n_classes)
@@ -192,7 +196,8 @@ class BaseUncertaintyExplainer(
         usual = Uncertainty(*(part[kept] for part in parts))
         if is_table and y is not None:
             unseen = memory.cache(_judge_unseen, ignore=["provider"])
-            usual = unseen(fit_of, self.random_state, predictor.provider) or usual
+            with self._seeded():
+                usual = unseen(fit_of, self.random_state, predictor.provider) or usual
         self.threshold_ = self._learn_threshold(usual.total, prediction)
         before = as_tensors(parts, prediction)
         self._fit_method(self._problem_of(x, before=before).take(kept), usual)
@@ -243,6 +248,9 @@ class BaseUncertaintyExplainer(
         if not isinstance(thawed(estimator), Pipeline):
             # Before long work. Steps of a pipeline may rename columns.
             check_constraints(X, self.immutable_features, self.feature_ranges)
+            if is_frame(X):
+                for column in columns(X):
+                    kind_of(column)  # which refuses what is neither of the two
 
     def _check_number_of_classes(self, labels):
         if len(labels) < 2:
@@ -256,6 +264,13 @@ class BaseUncertaintyExplainer(
         if self.is_classification_:
             self.classes_ = labels_of(estimator, prediction.shape[1], y)
             self._check_number_of_classes(self.classes_)
+            if len(self.classes_) != prediction.shape[1]:
+                raise ValueError(
+                    f"{type(peel(estimator)[1]).__name__} answers with "
+                    f"{prediction.shape[1]} probabilities per row and knows "
+                    f"{len(self.classes_)} classes: {listing(self.classes_.tolist())}. "
+                    "Mend its predict_proba, or its classes_."
+                )
             check_prediction(estimator, prediction, None)
         elif y is not None:
             check_prediction(estimator, prediction, y)
@@ -290,6 +305,13 @@ class BaseUncertaintyExplainer(
             )
         level = usual_level(total, 1 - self.rejection_rate, least)
         return unit_of(self._provider) * level
+
+    def _seeded(self):
+        """Fix what is drawn from the generators of everybody, if `random_state` is."""
+        seed = self.random_state
+        if seed is not None:
+            seed = check_random_state(copy.deepcopy(seed)).randint(2**31 - 1)
+        return _fitting.seeded_globally(seed)
 
     def _resolve_estimator(self):
         """A fresh copy of the estimator, or the thing itself if it is fitted."""

@@ -436,21 +436,22 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
     Parameters
     ----------
     estimator : estimator, torch module, list of them, or None, default=None
-        The model to explain. None means
-        :class:`~sklearn_clue.BayesianMLPClassifier`. It may be a
-        :class:`~sklearn_clue.BayesianMLPRegressor`, a
-        :class:`~sklearn.pipeline.Pipeline` that ends in one, a skorch net,
-        scikit-learn's :class:`~sklearn.neural_network.MLPClassifier`,
-        :class:`~sklearn.linear_model.LogisticRegression` or a
-        :class:`~sklearn.ensemble.BaggingClassifier` of MLPs, a torch module, or a list
-        of models as an ensemble. It is cloned and fitted, unless it is wrapped in
-        :class:`~sklearn.frozen.FrozenEstimator`; torch modules are taken as they are.
+        The model to explain: any classifier with `predict_proba`, any regressor that
+        tells how far off it may be (see
+        :class:`~sklearn_clue.PredictedNoiseRegressor` for others), a whole
+        :class:`~sklearn.pipeline.Pipeline`, a torch module or skorch net, or a list of
+        models as an ensemble. None means
+        :class:`~sklearn_clue.BayesianMLPClassifier`. It is cloned and fitted, unless it
+        is wrapped in :class:`~sklearn.frozen.FrozenEstimator`; torch modules are taken
+        as they are. A number for `distance_weight` needs a model with gradients:
+        Bayesian MLPs, deep ensembles, torch modules, skorch nets, MLPs and logistic
+        regression of scikit-learn, and lists and bagging ensembles of them.
 
     generator : estimator or None, default=None
         The model of the data whose latent space is searched: any estimator with a
         method `latent_model`, see :class:`~sklearn_clue.generative.LatentModel`. None
-        means :class:`~sklearn_clue.VAEEncoder`. It is fitted in the encoded space of
-        the estimator.
+        means :class:`~sklearn_clue.VAEEncoder`, or none where latents are not searched:
+        see `generator_`. It is fitted in the encoded space of the estimator.
 
     uncertainty : {"total", "aleatoric", "epistemic"} or dict, default="total"
         What to lower: all uncertainty, the part from noise in the data, the part from
@@ -527,10 +528,10 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
         Standard deviation of the noise on the starts of further explanations.
 
     n_explanations : int, default=1
-        Sure rows to find for each row, as `candidates`, the nearest first: they change
-        different columns, and there are fewer where no more are found. With a number
-        for `distance_weight`, searches per row from different starts, near-duplicates
-        merged.
+        Sure rows to find for each row, as `candidates`, the nearest first: each changes
+        other columns than those before it as far as possible, and there are fewer where
+        no more are found. With a number for `distance_weight`, searches per row from
+        different starts, near-duplicates merged.
 
     immutable_features : list, str or None, default=None
         Columns that keep their value: names, or positions if X is an array.
@@ -596,6 +597,7 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
 
     See Also
     --------
+    NeighborExplainer : Answers the same question from training rows alone.
     CLUEExplainerCV : Chooses `distance_weight` by cross-validation.
     LocalSensitivityExplainer : Takes one step against the gradient instead.
     UFIDOExplainer : Replaces as few features as possible.
@@ -604,9 +606,10 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
     Notes
     -----
     `threshold_` is the quantile of the total uncertainty over the rows of `fit` that
-    leaves `rejection_rate` above it. No target enters it. A model that has learned its
-    rows by heart is surer about them than about new ones and will reject more; freeze
-    such a model, and call `fit` with rows that it has not seen.
+    leaves `rejection_rate` above it. No target enters it. Models without gradients,
+    such as forests and boosting, are judged as if these rows were new. A network that
+    has learned its rows by heart is surer about them than about new ones and will
+    reject more; freeze it, and call `fit` with rows that it has not seen.
 
     A counterfactual is not a cause: it shows what the model would be sure about, not
     what would happen if someone changed a value in the world.

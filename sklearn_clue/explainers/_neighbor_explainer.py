@@ -1,6 +1,8 @@
 """The nearest sure training rows, with their needless changes undone."""
 
-from sklearn_clue._validation import check_is_fitted
+from numbers import Integral
+
+from sklearn_clue._validation import Interval, check_is_fitted
 from sklearn_clue.explainers._base import BaseUncertaintyExplainer
 from sklearn_clue.explainers._question import AsksForSureRows
 
@@ -38,8 +40,9 @@ class NeighborExplainer(AsksForSureRows, BaseUncertaintyExplainer):
         stored.
 
     n_explanations : int, default=1
-        Sure rows to find for each row, as `candidates`, the nearest first: they change
-        different columns, and there are fewer where no more are found.
+        Sure rows to find for each row, as `candidates`, the nearest first: each changes
+        other columns than those before it as far as possible, and there are fewer where
+        no more are found.
 
     immutable_features : list, str or None, default=None
         Columns that keep their value: names, or positions if X is an array.
@@ -115,6 +118,7 @@ class NeighborExplainer(AsksForSureRows, BaseUncertaintyExplainer):
     _parameter_constraints: dict = {
         **BaseUncertaintyExplainer._parameter_constraints,
         **AsksForSureRows._parameter_constraints,
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(

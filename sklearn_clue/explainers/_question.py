@@ -10,7 +10,12 @@ from scipy.special import entr
 
 from sklearn_clue._tables import take
 from sklearn_clue._torch import one_thread
-from sklearn_clue._validation import Interval, StrOptions, check_is_fitted
+from sklearn_clue._validation import (
+    Interval,
+    StrOptions,
+    check_count,
+    check_is_fitted,
+)
 from sklearn_clue.explainers._density import UsualDensity, usual_densities
 from sklearn_clue.explainers._neighbors import StoredRows
 from sklearn_clue.explainers._problem import rounding_of, usual_level
@@ -122,9 +127,13 @@ class AsksForSureRows:
         elif self._image_shape is None:
             with one_thread():
                 self._usual_density = usual_densities(problem.model, problem.x0.numpy())
-        asks = getattr(self, "distance_weight", None) is None
-        if asks and self.is_classification_ and self.uncertainty == "total":
+        if getattr(self, "distance_weight", None) is not None:
+            return
+        self._check_demand()
+        if self.is_classification_ and self.uncertainty == "total":
             self._warn_of_chance(problem.before[1].shape[1])
+        else:
+            self._warn_of_nothing()
 
     def _warn_of_chance(self, n_classes):
         """Say so where rows count as sure that are hardly better than a guess."""
@@ -145,6 +154,32 @@ class AsksForSureRows:
             stacklevel=7,
         )
 
+    def _warn_of_nothing(self):
+        """Say so where the model has none of the uncertainty that is asked about."""
+        weights = weights_of_parts(self.uncertainty)
+        levels = self._usual_parts.max(axis=0)
+        if levels @ weights > self._least_level or levels[0] <= self._least_level:
+            return
+        warnings.warn(
+            f"This model is unsure, and has none of the uncertainty that is asked "
+            f"about, uncertainty={self.uncertainty!r}: it is zero for all training "
+            "rows, so all of them count as sure. A single model has no epistemic "
+            "part; ask for the total, or take an ensemble or a BayesianMLPClassifier.",
+            UserWarning,
+            stacklevel=7,
+        )
+
+    def _check_demand(self):
+        """Refuse a level of plausibility that nothing here can tell."""
+        is_number = isinstance(self.min_plausibility, Real)
+        if is_number and self._image_shape is None and self._measure() is None:
+            raise ValueError(
+                f"min_plausibility={self.min_plausibility} cannot be judged: with "
+                f"n_neighbors={self.n_neighbors} no training rows are stored, and "
+                "there is no generator with a density. Fit with n_neighbors above 0, "
+                "or set min_plausibility=None."
+            )
+
     def _takes_values(self):
         return True
 
@@ -158,6 +193,7 @@ class AsksForSureRows:
         )
 
     def _sure_search(self, **settings):
+        self._check_demand()
         return SureSearch(
             self._target(),
             self._measure(),
@@ -238,6 +274,7 @@ class AsksForSureRows:
             is encoded, so numbers come back within rounding.
         """
         check_is_fitted(self, "estimator_")
+        check_count("n_neighbors", n_neighbors)
         stored = self._stored_rows()
         if stored is None:
             raise ValueError(

@@ -98,7 +98,13 @@ class FrontDisplay:
             )
         fronts, before = {}, None
         for name, sequence in explanations.items():
-            sequence = [sequence] if isinstance(sequence, Explanation) else [*sequence]
+            sequence = sequence if isinstance(sequence, list | tuple) else [sequence]
+            for explanation in sequence:
+                if not isinstance(explanation, Explanation):
+                    raise TypeError(
+                        "A front needs explanations, as explain(X) gives them, got "
+                        f"{type(explanation).__name__} for {name!r}."
+                    )
             if not sequence:
                 raise ValueError(f"There is no explanation for {name!r}.")
             lines = [_line(name, explanation) for explanation in sequence]

@@ -144,13 +144,13 @@ class Leaves:
         Returns
         -------
         total : ndarray of shape (n_samples,)
-            Entropies in nats, or variances; NaN where all trees have seen a row.
+            Entropies in nats, or variances; NaN where no tree can tell.
         """
         X, targets = np.asarray(X, dtype=np.float32), self._moments(targets)
         said, n_trees = np.zeros(targets.shape), np.zeros((len(X), 1))
         for member, rows in zip(members, seen, strict=True):
             unseen = np.setdiff1d(np.arange(len(X)), rows)
-            if len(unseen):
+            if len(unseen) > 1:  # without a row that is alone, the tree says nothing
                 said[unseen] += _without_itself(*_known_rows(member, rows, X, targets))
                 n_trees[unseen] += 1
         with np.errstate(invalid="ignore"):

@@ -106,8 +106,10 @@ class MembersRows(RowsProvider):
             own = entr(predictions.clip(min=0)).sum(2)
             disagreement = entr(mean.clip(min=0)).sum(1) - sum_in_order(weights * own)
             # The entropy of the mean, unless members have looked at their training
-            # rows and are less sure than their probabilities are.
-            total = (sum_in_order(weights * totals) + disagreement).clip(min=0)
+            # rows and are less sure than their probabilities are. Both together could
+            # be more than there is to be unsure about.
+            total = sum_in_order(weights * totals) + disagreement
+            total = total.clip(min=0, max=np.log(mean.shape[1]))
             aleatoric = np.minimum(sum_in_order(weights * aleatorics), total)
             return Uncertainty(total, aleatoric, total - aleatoric), mean
         # The law of total variance, over members.
@@ -320,10 +322,10 @@ class TreesRows(RowsProvider):
         # Noise is told by rows that a tree has not seen. So a row is new to what is
         # known of a tree that has seen it, unless the tree has seen all rows.
         is_new = ~is_unseen & is_unseen.any(1, keepdims=True)
-        rows = np.flatnonzero(is_unseen.any(0) & is_new.any(0))
+        total = self.leaves.unseen_total(self.members, seen, X, self._targets(y))
+        rows = np.flatnonzero(np.isfinite(total) & is_new.any(0))
         if not len(rows):
             return None
-        total = self.leaves.unseen_total(self.members, seen, X, self._targets(y))
         total, X = total[rows], X[rows]
         leaves = leaves_of(self.members, X)
         return self._as_parts(total, self.leaves.noise(X, leaves, is_new[:, rows]))

@@ -1,9 +1,11 @@
 """How unsure a model is about rows that it has not seen."""
 
+from numbers import Integral
+
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import StratifiedKFold, check_cv
 
 from sklearn_clue._tables import take
 from sklearn_clue.providers._models import classifies
@@ -48,7 +50,7 @@ def unseen_uncertainty(model, X, y, *, cv=5, provider=None, n_classes=None):
     -------
     parts : Uncertainty or None
         Of rows as if they were new, in no particular order, in the unit of the target:
-        good for quantiles. None if the model cannot be fitted again.
+        good for quantiles. None if the model cannot be fitted again, or to folds.
     """
     if provider is None:
         provider = as_table_provider(model, n_classes)
@@ -59,9 +61,8 @@ def unseen_uncertainty(model, X, y, *, cv=5, provider=None, n_classes=None):
     fresh = [_unfitted(member) for member in members]
     if any(member is None for member in fresh):
         return None
-    splitter = check_cv(cv, y, classifier=classifies(members[0], X, y))
     unit, levels, beyond = unit_of(provider), [], []
-    for train, test in splitter.split(X, y):
+    for train, test in _folds(cv, X, y, classifies(members[0], X, y)):
         fitted = [clone(m).fit(take(X, train), take(y, train)) for m in fresh]
         fitted = fitted if isinstance(model, list | tuple) else fitted[0]
         copy = as_table_provider(fitted, n_classes)
@@ -71,6 +72,8 @@ def unseen_uncertainty(model, X, y, *, cv=5, provider=None, n_classes=None):
         )
         levels.append(list(map(_levels, seen, unseen)))
         beyond.append(list(map(_beyond, seen, unseen)))
+    if not levels:
+        return None
     levels, beyond = (
         map(np.concatenate, zip(*each, strict=True)) for each in (levels, beyond)
     )
@@ -79,6 +82,25 @@ def unseen_uncertainty(model, X, y, *, cv=5, provider=None, n_classes=None):
     return Uncertainty(
         *(unit * np.maximum(*p) for p in zip(among, beyond, strict=True))
     )
+
+
+def _folds(cv, X, y, is_classification):
+    """Rows to fit and rows to hold out; a model may need all classes to be fitted.
+
+    So rows of a class with fewer rows than there are folds are never held out.
+    """
+    if not is_classification or not isinstance(cv, Integral):
+        return list(check_cv(cv, y, classifier=is_classification).split(X, y))
+    _, codes, counts = np.unique(
+        np.asarray(y).ravel(), return_inverse=True, return_counts=True
+    )
+    n_folds = min(cv, counts.max())
+    if n_folds < 2:
+        return []
+    is_rare = counts[codes] < n_folds
+    rare, common = np.flatnonzero(is_rare), np.flatnonzero(~is_rare)
+    splits = StratifiedKFold(n_folds).split(common, codes[common])
+    return [(np.sort(np.r_[rare, common[a]]), common[b]) for a, b in splits]
 
 
 def _levels(seen, unseen):

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from sklearn_clue import LocalSensitivityExplainer, NeighborExplainer
+from sklearn_clue import CLUEExplainer, LocalSensitivityExplainer, NeighborExplainer
 from sklearn_clue.evaluation import plausibility
 
 
@@ -25,7 +25,7 @@ def test_an_explainer_without_rows_and_density_cannot_tell():
     X = draw(0)
     for explainer in (
         LocalSensitivityExplainer(LogisticRegression()),
-        NeighborExplainer(LogisticRegression(), n_neighbors=0),
+        CLUEExplainer(LogisticRegression(), search="values", n_neighbors=0),
     ):
         explainer.fit(X, X["a"] > 5)
         with pytest.raises(ValueError, match="stores no training rows.*n_neighbors"):

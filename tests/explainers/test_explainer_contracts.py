@@ -4,6 +4,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
@@ -15,6 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import check_random_state
 
 import sklearn_clue.pipeline
 from sklearn_clue import (
@@ -469,6 +471,31 @@ def test_same_seed_same_everything(method, table):
     assert a.threshold_ == b.threshold_
     assert not np.array_equal(a.predict_proba(X), c.predict_proba(X))
     assert estimator.random_state is None  # the user's objects are left alone
+
+
+class DrawsGlobally(LogisticRegression):
+    """A part without a `random_state` to set, as scikit-learn's TargetEncoder is."""
+
+    def fit(self, X, y):
+        torch.rand(1)
+        noise = check_random_state(None).normal(size=np.shape(X))
+        return super().fit(np.asarray(X) + noise, y)
+
+
+def test_same_seed_same_fit_of_parts_without_one(table):
+    X, y, _ = table
+    X = X[["age", "income"]]
+    everybody = check_random_state(None)
+    before = everybody.get_state()[1].copy(), torch.random.get_rng_state()
+    a, b, c = (
+        NeighborExplainer(DrawsGlobally(), random_state=seed).fit(X, y)
+        for seed in (0, 0, 1)
+    )
+    assert a.threshold_ == b.threshold_ != c.threshold_
+    np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(X))
+    # The generators of everybody are left as they were.
+    np.testing.assert_array_equal(everybody.get_state()[1], before[0])
+    assert torch.equal(torch.random.get_rng_state(), before[1])
 
 
 def test_parts_report_if_the_explainer_should(method, table, capsys):

@@ -417,6 +417,34 @@ def test_a_generator_without_a_density_tells_no_plausibility(X, monkeypatch):
     ).fit(X)
     explanation = explainer.explain(X[explainer.rejects(X)][:5])
     assert explanation.plausibility is None and explanation.is_plausible is None
+    # A number is a demand that cannot be met.
+    explainer.set_params(min_plausibility=0.8)
+    with pytest.raises(ValueError, match="min_plausibility=0.8 cannot be judged"):
+        explainer.explain(X[:5])
+    with pytest.raises(ValueError, match="Fit with n_neighbors above 0"):
+        explainer.fit(X)
+
+
+def test_a_number_of_nearest_rows_is_checked(fitted, X):
+    for wrong in (0, -1, 1.5, "all"):
+        with pytest.raises(ValueError, match=f"n_neighbors must be.* got {wrong!r}"):
+            fitted.nearest_sure(X[:1], wrong)
+
+
+def test_neighbours_are_needed():
+    explainer = NeighborExplainer(LogisticRegression(), n_neighbors=0)
+    with pytest.raises(ValueError, match="'n_neighbors' parameter of NeighborExplain"):
+        explainer.fit([[0.0], [1.0]], [0, 1])
+
+
+def test_a_part_that_the_model_does_not_have_is_warned_of(X, table):
+    explainer = NeighborExplainer(LogisticRegression(), uncertainty="epistemic")
+    with pytest.warns(UserWarning, match="uncertainty='epistemic': it is zero"):
+        explainer.fit(X[["age", "income"]], table[1])
+    forest = RandomForestClassifier(10, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explainer.set_params(estimator=forest).fit(X[["age", "income"]], table[1])
 
 
 # Near chance --------------------------------------------------------------------------

@@ -60,5 +60,7 @@ def test_front_errors(sure_explanation, table_explanation):
         FrontDisplay.from_explanations([sure_explanation])
     with pytest.raises(ValueError, match="no explanation for 'CLUE'"):
         FrontDisplay.from_explanations({"CLUE": []})
+    with pytest.raises(TypeError, match="as explain.X. gives them, got str for 'CLUE'"):
+        FrontDisplay.from_explanations({"CLUE": "CLUE"})
     with pytest.raises(ValueError, match="no rows to draw"):
         FrontDisplay.from_explanations({"CLUE": sure_explanation[:0]})
