@@ -244,9 +244,9 @@ class ValidRows(nn.Module):
             valid = x.clone()
             for block in self.blocks:
                 indicators = x[:, block].masked_fill(closed[:, block], -torch.inf)
-                valid[:, block] = nn.functional.one_hot(
-                    indicators.argmax(1), indicators.shape[1]
-                ).to(x.dtype)
+                most_probable = indicators.argmax(1, keepdim=True)
+                valid[:, block] = 0
+                valid[:, block].scatter_(1, most_probable, 1)
             if len(self.positions):
                 numbers = x[:, self.positions] * self.scale + self.center
                 numbers = (numbers * self.steps).round() / self.steps

@@ -550,6 +550,11 @@ class NetworkMembers:
         self.intercepts = intercepts
         self.head = head
 
+    @property
+    def dtype(self):
+        """The precision of the weights, in which rows are seen."""
+        return np.dtype(str(self.coefs[0].dtype).removeprefix("torch."))
+
     def thinned(self, n_members):
         """So many of the networks, evenly spaced; None if there are no more."""
         n_all = len(self.coefs[0])

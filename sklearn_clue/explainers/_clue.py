@@ -149,7 +149,7 @@ class ClueSearch:
             rule=self.rule,
             n_legs=n_legs,
         )
-        result = self._accepted(objective, result, points[0])
+        result, said_of_ends = self._accepted(objective, result, points[0])
         if self.init == "encode":
             rebuilt = points[0].x[:: self.n_starts]
             said = said and [part[:: self.n_starts] for part in said]
@@ -166,20 +166,24 @@ class ClueSearch:
             is_far = objective.distance(result.best.x, torch.arange(len(searches)))
             is_far = is_far > self.max_distance
             result.best.x[is_far] = searches.x0[is_far]
+            said_of_ends[is_far] = torch.nan
         for leg, position in enumerate(order.tolist()):
-            part = result.keep(slice(leg * n_searches, (leg + 1) * n_searches))
-            found[position] = self._as_found(part, n_rows, about)
+            ours = slice(leg * n_searches, (leg + 1) * n_searches)
+            about["said"] = said_of_ends[ours].numpy()
+            found[position] = self._as_found(result.keep(ours), n_rows, about)
         return found
 
     def _accepted(self, objective, result, start):
         """Ask all networks about the ends, and take the starts where they are better.
 
-        Values on the way are those of some of the networks, which agree with all of
+        What they say comes second: total, aleatoric and epistemic uncertainty and the
+        prediction, NaN where the start was taken. Values on the way are those of some of the networks, which agree with all of
         them at the start. They are stretched to agree at the end as well.
         """
         everyone = torch.arange(len(result.value))
         with torch.no_grad():
-            cost = objective.cost(result.best.x, everyone)
+            parts, prediction = objective.problem.judge(result.best.x, everyone)
+            cost = objective.cost_of(parts, prediction, everyone)
             end = objective.value(cost, result.best.x, everyone)
         first, path = result.path_value[:, :1], result.path_value
         stretch = (first - end[:, None]) / (first - result.value[:, None])
@@ -187,7 +191,9 @@ class ClueSearch:
         is_worse = end > first[:, 0]
         result.best.x[is_worse] = start.x[everyone[is_worse] % len(start.x)]
         result.path_z[is_worse, 1:] = path[is_worse, 1:] = torch.nan
-        return result
+        said = torch.cat([torch.stack(parts, 1), prediction], 1)
+        said[is_worse] = torch.nan
+        return result, said
 
     def _nearest(self, problem, z):
         """Go from latents to such as decode to nearer rows, by the generator alone."""

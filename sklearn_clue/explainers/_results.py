@@ -39,6 +39,8 @@ class Found(NamedTuple):
     rebuilt: np.ndarray | None = None  # (n_rows, n_encoded): by the generator alone
     rebuilt_parts: np.ndarray | None = None  # (n_rows, 3): its uncertainty, if known
     floor: np.ndarray | None = None  # (n_rows,): least distance it can rebuild with
+    # (n_rows * n_candidates, 3 + n_outputs): what the model has said of x, if known
+    said: np.ndarray | None = None
     is_answer: np.ndarray | None = None  # (n_rows, n_candidates): False if it is a copy
     ends_z: np.ndarray | None = None  # (n_rows, n_candidates, 2, n_latent): of a way
 
@@ -171,10 +173,29 @@ class Results:
         rows = np.tile(np.repeat(np.arange(n_rows), n_candidates), len(found))
         x = np.concatenate([each.x.reshape(-1, n_encoded) for each in found])
         table = self.space.decode(x, take(self.before.table, rows), self.before.x[rows])
-        x = self.space.encode_display(table)
-        judged = Judged.ask(self.problem, table, x, torch.as_tensor(rows))
+        shown = self.space.encode_display(table)
+        said = np.full((len(x), 1), np.nan)
+        if found[0].said is not None:
+            # The model need not be asked again about rows that look the same to it.
+            said = np.concatenate([each.said for each in found])
+            said[~self.problem.is_same(x, shown)] = np.nan
+        judged = self._judged(table, shown, rows, said)
         size = n_rows * n_candidates
         return [judged.keep(slice(i * size, (i + 1) * size)) for i in range(len(found))]
+
+    def _judged(self, table, x, rows, said):
+        """Ask about rows of which nothing was said."""
+        new = np.flatnonzero(np.isnan(said[:, 0]))
+        if not len(new):
+            return Judged(table, x, Uncertainty(*said[:, :3].T), said[:, 3:])
+        asked = Judged.ask(
+            self.problem, take(table, new), x[new], torch.as_tensor(rows[new])
+        )
+        answers = np.column_stack([*asked.parts, asked.prediction])
+        if len(new) < len(said):
+            said[new] = answers
+            answers = said
+        return Judged(table, x, Uncertainty(*answers[:, :3].T), answers[:, 3:])
 
     def explanation(
         self, found, candidates, objective, describe, *, contributions=False, **about

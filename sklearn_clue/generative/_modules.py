@@ -76,8 +76,10 @@ def folded(module):
         return [part for part in module.modules() if _is_normalised(part)]
 
     if layers(module):
-        module = copy.deepcopy(module).eval().requires_grad_(False)
-        for part in layers(module):
+        # All weights but those of the layers are shared.
+        tensors = [*module.parameters(), *module.buffers()]
+        module = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
+        for part in layers(module.eval()):
             part[0] = fuse_linear_bn_eval(part[0], part[1])
             part[1] = nn.Identity()
     return module

@@ -55,6 +55,11 @@ class EnsembleProvider:
         self.scale = np.ones(1) if scale is None else np.asarray(scale)
         self.threshold = threshold
 
+    @property
+    def dtype(self):
+        """The precision in which rows are seen, as numpy calls it."""
+        return getattr(self.members, "dtype", np.float64)
+
     def thinned(self, n_members):
         """The same by so many of the networks; None if that is no saving."""
         thin = getattr(self.members, "thinned", lambda n_members: None)(n_members)
