@@ -558,7 +558,7 @@ class BaseUncertaintyExplainer(
             Of rows like these that the model has not learned by heart, as arrays.
         """
 
-    def _gives_contributions(self):
+    def _gives_contributions(self, trade_offs):
         """Whether explanations tell what each change does, if nobody says."""
         return False
 
@@ -609,7 +609,7 @@ class BaseUncertaintyExplainer(
         """Explain rows, once per value of the parameter `_trade_off`."""
         check_is_fitted(self, "estimator_")
         if contributions is None:
-            contributions = self._gives_contributions()
+            contributions = self._gives_contributions(trade_offs)
         elif not isinstance(contributions, bool | np.bool_):
             raise ValueError(
                 f"contributions must be True, False or None, got {contributions!r}."

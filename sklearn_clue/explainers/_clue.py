@@ -176,9 +176,10 @@ class ClueSearch:
     def _accepted(self, objective, result, start):
         """Ask all networks about the ends, and take the starts where they are better.
 
-        What they say comes second: total, aleatoric and epistemic uncertainty and the
-        prediction, NaN where the start was taken. Values on the way are those of some of the networks, which agree with all of
-        them at the start. They are stretched to agree at the end as well.
+        What they say comes second: the three parts of the uncertainty and the
+        prediction, NaN where the start was taken. Values on the way are those of some
+        of the networks, which agree with all of them at the start. They are stretched
+        to agree at the end as well.
         """
         everyone = torch.arange(len(result.value))
         with torch.no_grad():
@@ -850,8 +851,8 @@ class CLUEExplainer(AsksForSureRows, _BaseCLUE):
     def _takes_values(self):
         return self.distance_weight is None and self.search != "gradient"
 
-    def _gives_contributions(self):
-        return self.distance_weight is None and super()._gives_contributions()
+    def _gives_contributions(self, trade_offs):
+        return None in trade_offs and super()._gives_contributions(trade_offs)
 
     def _describe(self, trade_off, problem, before, after):
         facts = super()._describe(trade_off, problem, before, after)

@@ -232,7 +232,7 @@ class AsksForSureRows:
                 facts["is_plausible"] = theirs >= least - 1e-9
         return facts
 
-    def _gives_contributions(self):
+    def _gives_contributions(self, trade_offs):
         return self._image_shape is None
 
     def _score_sure(self, X):
@@ -247,7 +247,7 @@ class AsksForSureRows:
                 stacklevel=3,
             )
             return np.nan
-        explanation = self.explain(take(X, rejected))
+        explanation = self.explain(take(X, rejected), contributions=False)
         is_good = explanation.is_sure
         if explanation.is_plausible is not None:
             is_good = is_good & explanation.is_plausible

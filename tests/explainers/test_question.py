@@ -18,6 +18,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from sklearn_clue import CLUEExplainer, NeighborExplainer, PredictedNoiseRegressor
 from sklearn_clue.evaluation import plausibility
+from sklearn_clue.explainers import _results
 from sklearn_clue.explainers._question import entropy_at_most, likeliest_class
 from tests.explainers.conftest import classifier, make_table, regressor, vae
 
@@ -288,6 +289,22 @@ def test_rows_without_weight_are_not_stored(X, table):
     ):
         # Both encode by rows of their own.
         np.testing.assert_allclose(np.sort(a, axis=0), np.sort(b, axis=0), rtol=1e-6)
+
+
+def test_contributions_are_paid_for_by_who_wants_them(X, monkeypatch):
+    clue = fit_once("CLUE", "classes")
+    assert clue.distance_weight is None
+    assert clue.explain(X[:5]).contributions is not None
+    # The paper's question, and scores, have no use for them.
+    for explanation in clue.explain_path(X[:5], [0.5, 2.0]):
+        assert explanation.contributions is None
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("nobody wants contributions")
+
+    monkeypatch.setattr(_results, "shapley_of_changes", refuse)
+    assert np.isfinite(clue.score(X))
+    assert np.isfinite(clue._scores(X, (0.5, 2.0))).all()
 
 
 def test_what_is_stored_survives_joblib(fitted, X, tmp_path):
