@@ -79,7 +79,8 @@ class VersionedState:
         from sklearn_clue import __version__
 
         state = self._pack_state(dict(super().__getstate__()))
-        state = {name: _as_text(value) for name, value in state.items()}
+        # Sorted: a model that was loaded must not look different to a cache.
+        state = {name: _as_text(value) for name, value in sorted(state.items())}
         state[_STAMP] = {
             "version": STATE_VERSION,
             "written_by": __version__,

@@ -304,6 +304,13 @@ def test_skops_restores_numbers_of_pyarrow():
     pd.testing.assert_frame_equal(again.inverse_transform(again.transform(X)), expected)
 
 
+def test_an_encoder_that_was_loaded_looks_the_same_to_a_cache():
+    X = pd.DataFrame({"age": [1.0, 2.5, 4.0], "job": ["cook", "smith", "cook"]})
+    encoder = TabularEncoder().fit(X)
+    loaded = pickle.loads(pickle.dumps(encoder))
+    assert joblib.hash(loaded) == joblib.hash(encoder)
+
+
 def test_skops_restores_devices_and_paths(tmp_path):
     sio = pytest.importorskip("skops.io")
     X, y, _ = zoo.table()
