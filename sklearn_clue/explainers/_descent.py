@@ -76,6 +76,12 @@ def approach(yardstick, candidates, n_steps):
         moved = (there.x - here.x[active]).abs().sum(1)
         is_asked = yardstick.is_near(there) & (moved > 1e-3)
         reach[active[~is_asked]] *= SHRINK
+        # What was rounded away was too little: aim lower, if there is need.
+        lacks = (here.uncertainty - yardstick.target[here.rows])[active].clamp_min(0)
+        is_stuck = (moved <= 1e-3) & (lacks > 0)
+        stuck = active[is_stuck]
+        excess[stuck] = 2 * excess[stuck] + lacks[is_stuck]
+        reach[stuck] /= SHRINK
         asked = active[is_asked]
         there, there_slope = yardstick.with_slopes(there.keep(is_asked))
         seen.append(there)
@@ -90,7 +96,7 @@ def approach(yardstick, candidates, n_steps):
         reach[asked] *= torch.where(miss > 0, SHRINK, GROW)
         here = replaced(here, asked[is_taken], there.keep(is_taken))
         slope[asked[is_taken]] = there_slope[is_taken]
-        is_going = (moved > 1e-3) & (reach[active] > 1e-2)
+        is_going = ((moved > 1e-3) | is_stuck) & (reach[active] > 1e-2)
         # Good ones that have stopped coming nearer are done.
         good = asked[yardstick.is_good(there)]
         cost = yardstick.cost(here.x[good], here.rows[good])

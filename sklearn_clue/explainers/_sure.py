@@ -12,6 +12,7 @@ import torch
 from sklearn_clue.explainers._by_values import (
     ValuesYardstick,
     improve_by_values,
+    least_costs,
     worth_shortening,
 )
 from sklearn_clue.explainers._columns import ColumnMoves, propose_columns
@@ -38,10 +39,10 @@ from sklearn_clue.explainers._yardstick import (
 # rough slopes; those that are brought nearer by slopes of all draws, and polished.
 N_PUT_BACK = 5
 N_APPROACH = 4
-N_STEPS_ROUGH = 6
+N_STEPS_ROUGH = 5
 N_LAST = 2
 N_STEPS = 5
-N_POLISH = 3
+N_POLISH = 2
 
 # The same without slopes.
 N_PUT_BACK_BLIND = 10
@@ -160,6 +161,7 @@ class _Search:
     def __init__(self, yardstick, itself, use_slopes):
         self.yardstick, self.itself, self.use_slopes = yardstick, itself, use_slopes
         self.rows = itself.rows
+        self.known = itself.keep(slice(0))  # proposals that all draws have judged
 
     # Proposals --------------------------------------------------------------------
 
@@ -171,6 +173,7 @@ class _Search:
             neighbors = self._neighbors(n_neighbors)
         if "neighbors" in proposers and neighbors is not None:
             proposals.append(neighbors)
+            self.known = neighbors
         yardstick.is_rough = self.use_slopes  # what slopes improve is judged anew
         yardstick.level_rough(rows, self.itself.uncertainty)
         if "columns" in proposers:
@@ -233,6 +236,7 @@ class _Search:
             if not len(pool.x):
                 break
             pool = join([pool, self._improve(proposals, is_open)])
+            pool = join([pool, self._cheaper_neighbors(pool, is_open)])
             pool = join([pool, self._judge_again(proposals, pool, is_open)])
             if not answers:
                 self._compromise(pool)
@@ -289,10 +293,10 @@ class _Search:
         source = torch.cat([source[best][chosen], source[stuck]])
         seen, start = approach(yardstick, lean, N_STEPS_ROUGH)
         lean, source = join([lean, seen]), torch.cat([source, source[start]])
+        stuck = self._stuck(lean, source)
         yardstick.is_rough = False
-        lean = lean.keep(self._best_of_each(lean, source, N_LAST))
-        starts = join([lean, self._least_uncertain(proposals)])
-        return approach(yardstick, starts, N_STEPS)[0]
+        best = self._best_of_each(lean, source, N_LAST)
+        return approach(yardstick, lean.keep(torch.cat([best, stuck])), N_STEPS)[0]
 
     def _best_of_each(self, candidates, source, n):
         """Positions of the best candidate of each proposer, and of the best n of all.
@@ -326,6 +330,16 @@ class _Search:
         proposals, source = proposals.keep(index), self.source[index]
         best = proposals.keep(yardstick.best(proposals, N_PUT_BACK, source))
         return yardstick.judge(best.x, best.rows)
+
+    def _cheaper_neighbors(self, pool, is_open):
+        """Sure training rows that cost less than what was made of proposals.
+
+        Rough judgements may have led to rows that are not sure.
+        """
+        neighbors = self.known.keep(is_open[self.known.rows])
+        least = least_costs(self.yardstick, pool)[neighbors.rows]
+        cost = self.yardstick.cost(neighbors.x, neighbors.rows)
+        return neighbors.keep(cost < least)
 
     def _finish(self, candidates):
         yardstick = self.yardstick
