@@ -38,7 +38,7 @@ print(f"entropy of the median test digit: {np.median(entropy):.2f} nats")
 # is explained from ten starts in it, since one search can end in a place that is
 # neither one digit nor the other; the best is shown. The weight and the noise were
 # chosen with such digits in view. With a single start and the paper's weight of 25 for
-# images, the mean entropy falls to 0.81 nats only.
+# images, the mean entropy falls a little less.
 
 clue = CLUEExplainer(
     FrozenEstimator(classifier),
@@ -83,5 +83,5 @@ plt.show()
 # loses the end of its bar and becomes a 4. Most CLUEs read as a digit. Auto-encoding
 # alone explains little here: entropy after it is nearly as high as before.
 #
-# Sure is not right: fewer than half of the CLUEs are predicted to be what the digit is
+# Sure is not right: only about half of the CLUEs are predicted to be what the digit is
 # labelled. They say which readings compete, not which is true.

@@ -123,13 +123,13 @@ plt.show()
 
 # %%
 # Higher and farther to the left is better in the left picture, higher and farther to
-# the right in the right one. CLUE is on top on the left: it moves what matters, and
-# categories if need be. On the right U-FIDO stands alone, but for the smallest changes.
-# It replaces cells by what the others suggest, so its rows become more likely than the
-# ones they explain, and most cells are untouched. But a row of expected values is as
-# far as it can go: its curve flattens. The step against the gradient moves both numbers
-# of every row, wherever the data are, and is behind CLUE for most of its way in both
-# pictures.
+# the right in the right one. Apart from the smallest changes, CLUE is on top on the
+# left: it moves what matters, and categories if need be. On the right U-FIDO stands
+# alone, apart from them again. It replaces cells by what the others suggest, so its
+# rows become more likely than the ones they explain, and most cells are untouched. But
+# a row of expected values is as far as it can go: its curve flattens. The step against
+# the gradient moves both numbers of every row, wherever the data are, and is behind
+# CLUE for most of its way in both pictures.
 #
 # Which one to use depends on the question. "Which cell is odd?" is U-FIDO's. "What
 # would a sure piece like this one look like?" is CLUE's.

@@ -102,8 +102,8 @@ plt.show()
 
 # %%
 # Left: what other measurements can stand in for costs little. With age and sex fixed
-# the fall is even a little larger: the search weighs doubt against distance, and may
-# end elsewhere. With a single measurement left to move, most of the doubt stays.
-# Right: what may not move lies on the line, and others take over its part. That is no
-# advice: the model says what it would be sure about, not what would happen to the
-# patient.
+# the mean fall is about the same. It may even be larger: the search weighs doubt
+# against distance, and may end elsewhere. With a single measurement left to move, most
+# of the doubt stays. Right: what may not move lies on the line, and the others move by
+# other amounts. That is no advice: the model says what it would be sure about, not what
+# would happen to the patient.

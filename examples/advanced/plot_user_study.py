@@ -6,9 +6,9 @@ Do explanations help people to foresee when a model will be unsure? The paper as
 forty of them. This example builds such a study in a few lines, writes its pages, and
 has it answered by learners in place of people. It finds that over many questions
 learners are right more often beside explanations by CLUE or by sensitivity than beside
-none, and that a sure row at random does not help them; and that 18 questions are too
-few to see that. Learners are no substitute for people: they show that the information
-is there, not that people find it.
+none, and that a sure row at random does not help them; and that 18 questions are few
+to see that. Learners are no substitute for people: they show that the information is
+there, not that people find it.
 """
 
 # %%
@@ -100,17 +100,18 @@ analysis.plot()
 plt.show()
 
 # %%
-# The intervals are about other questions as well, and 18 of them leave room for nearly
-# anything. The p-values are smaller, but they are about these 18 questions; and ever
-# more learners would make them as small as one likes, since all learn alike. The right
-# tool for learners is a ranking over many questions, with standard errors over them.
+# The intervals are about other questions as well, and 18 of them leave much room: that
+# of the difference between CLUE and none holds zero. The p-values are small, but they
+# are about these 18 questions; and ever more learners would make them as small as one
+# likes, since all learn alike. The right tool for learners is a ranking over many
+# questions, with standard errors over them.
 
 ranking = SimulatedParticipant(random_state=0).rank(practice)
 print(ranking[["accuracy", "gain", "gain_error"]].round(3))
 
 # %%
-# CLUE and sensitivity add about seven points to the answers of those who see no
-# explanation, with an error of two or three. A random row adds nothing that could be
+# CLUE and sensitivity add seven to ten points to the answers of those who see no
+# explanation, with an error of about three. A random row adds nothing that could be
 # told from chance. People in the paper were helped by CLUE, and misled by sensitivity:
 # a learner reads the direction of a step from numbers, and people may not. That is
 # what a study with people is for.

@@ -5,9 +5,8 @@ The way of a search through latent space
 CLUE does not walk through the table, but through the latent space of a generative
 model. This example draws that way over the uncertainty of all that lies around it, as
 the paper does for the Credit data. It finds that the search heads for where the model
-is sure, and stops on the slope instead of at the bottom: each further step would cost
-more distance than it is worth. With a smaller weight of the distance it goes further
-down.
+is sure, and ends before it reaches the bottom: what is further down costs more distance
+than it is worth. With a smaller weight of the distance it goes further down.
 
 With the folder of the Credit data in the environment variable ``SKLEARN_CLUE_DATA`` it
 uses them; otherwise a toy.
@@ -71,8 +70,10 @@ plt.show()
 
 # %%
 # The circle is where the encoder puts the row, the star the step with the best
-# objective. Colours are the entropy of what the latents decode to; they leave out the
-# distance, which is why the star is not at the darkest place.
+# objective. The small weight is searched first, and the other may go on from its end:
+# then its way leaps down there and comes back. Colours are the entropy of what the
+# latents decode to; they leave out the distance, which is why the star need not be at
+# the darkest place.
 
 # %%
 # Over all rejected rows the same holds: a smaller weight goes further and ends lower.

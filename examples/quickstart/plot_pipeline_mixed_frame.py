@@ -91,7 +91,7 @@ plt.show()
 
 # %%
 # Each panel is one piece. Bars show how far a number moves among the training rows, in
-# percentile points; categories say what they were and what they became.
+# percentile points. Where a category changes, its line says what it was and became.
 
 # %%
 # Explainers may also be the last step. Then
