@@ -44,6 +44,9 @@ N_LAST = 2
 N_STEPS = 5
 N_POLISH = 2
 
+# Neighbours that change so few columns are answers without any search.
+N_FEW_COLUMNS = 3
+
 # The same without slopes.
 N_PUT_BACK_BLIND = 10
 N_POLISH_BLIND = 3
@@ -161,7 +164,7 @@ class _Search:
     def __init__(self, yardstick, itself, use_slopes):
         self.yardstick, self.itself, self.use_slopes = yardstick, itself, use_slopes
         self.rows = itself.rows
-        self.known = itself.keep(slice(0))  # proposals that all draws have judged
+        self.neighbors = itself.keep(slice(0))
 
     # Proposals --------------------------------------------------------------------
 
@@ -173,7 +176,7 @@ class _Search:
             neighbors = self._neighbors(n_neighbors)
         if "neighbors" in proposers and neighbors is not None:
             proposals.append(neighbors)
-            self.known = neighbors
+            self.neighbors = neighbors
         yardstick.is_rough = self.use_slopes  # what slopes improve is judged anew
         yardstick.level_rough(rows, self.itself.uncertainty)
         if "columns" in proposers:
@@ -236,12 +239,16 @@ class _Search:
             if not len(pool.x):
                 break
             pool = join([pool, self._improve(proposals, is_open)])
-            pool = join([pool, self._cheaper_neighbors(pool, is_open)])
+            neighbors = self._lean_neighbors(pool, is_open)
+            pool = join([pool, neighbors])
             pool = join([pool, self._judge_again(proposals, pool, is_open)])
             if not answers:
                 self._compromise(pool)
             new = pool.keep(self._is_new(pool, used))
             finished = self._finish(new.keep(yardstick.best(new, self._n_polish)))
+            neighbors = neighbors.keep(self._is_new(neighbors, used))
+            best = neighbors.keep(yardstick.best(neighbors, N_POLISH_BLIND))
+            finished = join([finished, self._shorten(best, N_ALONE)])
             dear = finished.keep(yardstick.best(finished))
             finished = finished.keep(self._is_new(finished, used))
             best = finished.keep(yardstick.best(finished))
@@ -331,15 +338,21 @@ class _Search:
         best = proposals.keep(yardstick.best(proposals, N_PUT_BACK, source))
         return yardstick.judge(best.x, best.rows)
 
-    def _cheaper_neighbors(self, pool, is_open):
-        """Sure training rows that cost less than what was made of proposals.
+    def _lean_neighbors(self, pool, is_open):
+        """Sure training rows that may be answers without any search by slopes.
 
-        Rough judgements may have led to rows that are not sure.
+        Those that change few columns, with needless changes undone: what anybody would
+        try first. And those that cost less than what was made of proposals, because
+        rough judgements may have led to rows that are not sure.
         """
-        neighbors = self.known.keep(is_open[self.known.rows])
-        least = least_costs(self.yardstick, pool)[neighbors.rows]
-        cost = self.yardstick.cost(neighbors.x, neighbors.rows)
-        return neighbors.keep(cost < least)
+        yardstick, neighbors = self.yardstick, self.neighbors
+        neighbors = neighbors.keep(is_open[neighbors.rows] & self.use_slopes)
+        neighbors = neighbors.keep(yardstick.is_good(neighbors))
+        least = least_costs(yardstick, pool)[neighbors.rows]
+        is_chosen = yardstick.cost(neighbors.x, neighbors.rows) < least
+        n_changed = yardstick.changed(neighbors.x, neighbors.rows).sum(1)
+        is_chosen |= n_changed <= N_FEW_COLUMNS
+        return put_back(yardstick, neighbors.keep(is_chosen))
 
     def _finish(self, candidates):
         yardstick = self.yardstick
@@ -348,8 +361,11 @@ class _Search:
         if isinstance(yardstick, ValuesYardstick):
             candidates = worth_shortening(yardstick, candidates)
         # Slopes have led to where single numbers are hardly too far.
-        n_alone = 1 if self.use_slopes else N_ALONE
-        return put_on_atoms(yardstick, draw_back(yardstick, candidates, n_alone))
+        return self._shorten(candidates, 1 if self.use_slopes else N_ALONE)
+
+    def _shorten(self, candidates, n_alone):
+        candidates = draw_back(self.yardstick, candidates, n_alone)
+        return put_on_atoms(self.yardstick, candidates)
 
     # Compromises ------------------------------------------------------------------
 
