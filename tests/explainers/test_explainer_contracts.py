@@ -260,8 +260,8 @@ def test_constraints_may_be_set_after_fit(method, table):
     with pytest.raises(ValueError, match="immutable_features names 'wage'"):
         late.set_params(immutable_features=["wage"]).explain(X[:2])
     free = late.set_params(immutable_features=None, feature_ranges=None)
-    after, before = free.explain(X[:20]).counterfactuals, X[:20]
-    is_broken = (after["age"] < before["age"]) | (after["job"] != before["job"])
+    after = free.explain(X).counterfactuals
+    is_broken = (after["age"] < X["age"]) | (after["job"] != X["job"])
     assert is_broken.any()  # nothing holds them any more
 
 
