@@ -551,7 +551,7 @@ class NetworkMembers:
         self.head = head
 
     @property
-    def dtype(self):
+    def input_dtype(self):
         """The precision of the weights, in which rows are seen."""
         return np.dtype(str(self.coefs[0].dtype).removeprefix("torch."))
 

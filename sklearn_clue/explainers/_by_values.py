@@ -184,17 +184,9 @@ def improve_by_values(yardstick, candidates, source):
     first = join([lean, approach(yardstick, starts, N_STEPS)[0]])
     starts = first.keep(yardstick.best(first, N_AGAIN))
     starts = join([starts, _nearly_sure(yardstick, first)])
-    before, after = (least_costs(yardstick, part) for part in (lean, first))
+    before, after = map(yardstick.least_costs, (lean, first))
     starts = starts.keep((after < (1 - NEARER) * before)[starts.rows])
     return join([first, approach(yardstick, starts, N_STEPS)[0]])
-
-
-def least_costs(yardstick, candidates):
-    """What the cheapest good candidate of each row costs; infinite if there is none."""
-    best = candidates.keep(yardstick.best(candidates))
-    least = torch.full_like(yardstick.target, torch.inf)
-    least[best.rows] = yardstick.cost(best.x, best.rows)
-    return least
 
 
 def _nearly_sure(yardstick, candidates):
@@ -206,7 +198,7 @@ def _nearly_sure(yardstick, candidates):
     steepness = slope.abs() / yardstick.price[best.rows] * yardstick.number_positions
     steepest = torch.zeros_like(yardstick.target)
     steepest[best.rows] = steepness.amax(1)
-    least = least_costs(yardstick, candidates)
+    least = yardstick.least_costs(candidates)
     x, rows, value = map(torch.as_tensor, yardstick.judged())
     short = value - yardstick.target[rows]
     cost = yardstick.cost(x, rows) + SHARE * short / steepest[rows]
@@ -220,7 +212,7 @@ def _nearly_sure(yardstick, candidates):
 def worth_shortening(yardstick, candidates):
     """Those that may become the cheapest of their row."""
     cost = yardstick.cost(candidates.x, candidates.rows)
-    least = least_costs(yardstick, candidates)[candidates.rows]
+    least = yardstick.least_costs(candidates)[candidates.rows]
     return candidates.keep(cost <= SLACK * least)
 
 

@@ -232,7 +232,7 @@ class SearchProblem:
 
     def is_same(self, x, other):
         """Which of some encoded rows the model cannot tell from others: booleans."""
-        dtype = getattr(self.provider, "dtype", np.float64)
+        dtype = getattr(self.provider, "input_dtype", np.float64)
         return (x.astype(dtype) == other.astype(dtype)).all(1)
 
     def weigh(self, parts):

@@ -12,7 +12,6 @@ import torch
 from sklearn_clue.explainers._by_values import (
     ValuesYardstick,
     improve_by_values,
-    least_costs,
     worth_shortening,
 )
 from sklearn_clue.explainers._columns import ColumnMoves, propose_columns
@@ -44,12 +43,12 @@ N_LAST = 2
 N_STEPS = 5
 N_POLISH = 2
 
-# Neighbours that change so few columns are answers without any search.
-N_FEW_COLUMNS = 3
-
 # The same without slopes.
 N_PUT_BACK_BLIND = 10
 N_POLISH_BLIND = 3
+
+# Neighbours that change at most so many columns are polished without any search.
+N_FEW_COLUMNS = 3
 
 # Where rows differ by less, they have been rounded.
 SAME = 1e-6
@@ -348,7 +347,7 @@ class _Search:
         yardstick, neighbors = self.yardstick, self.neighbors
         neighbors = neighbors.keep(is_open[neighbors.rows] & self.use_slopes)
         neighbors = neighbors.keep(yardstick.is_good(neighbors))
-        least = least_costs(yardstick, pool)[neighbors.rows]
+        least = yardstick.least_costs(pool)[neighbors.rows]
         is_chosen = yardstick.cost(neighbors.x, neighbors.rows) < least
         n_changed = yardstick.changed(neighbors.x, neighbors.rows).sum(1)
         is_chosen |= n_changed <= N_FEW_COLUMNS

@@ -430,6 +430,13 @@ class Yardstick:
             good, group, cost = good[first], group[first], cost[first]
         return good[first_of_each(group, cost, n)]
 
+    def least_costs(self, candidates):
+        """What the cheapest good candidate of each row costs; infinite without one."""
+        best = candidates.keep(self.best(candidates))
+        least = torch.full_like(self.target, torch.inf)
+        least[best.rows] = self.cost(best.x, best.rows)
+        return least
+
     def _kinds(self, candidates):
         """A number for the columns that change, and the direction or the category."""
         direction = (candidates.x - self.problem.x0[candidates.rows]).sign().long()

@@ -56,9 +56,9 @@ class EnsembleProvider:
         self.threshold = threshold
 
     @property
-    def dtype(self):
+    def input_dtype(self):
         """The precision in which rows are seen, as numpy calls it."""
-        return getattr(self.members, "dtype", np.float64)
+        return getattr(self.members, "input_dtype", np.float64)
 
     def thinned(self, n_members):
         """The same by so many of the networks; None if that is no saving."""
