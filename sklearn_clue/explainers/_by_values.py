@@ -30,8 +30,8 @@ FEW = 32
 # Candidates of a row and proposer that columns are put back of.
 N_PUT_BACK = 3
 
-# Judgements of a row for putting columns back one by one, most of what a search
-# spends: the cheapest candidates get them, and lend what they learned to the others.
+# Judgements of a row for putting columns back one by one, a third of what a search may
+# spend: the cheapest candidates get them, and lend what they learned to the others.
 N_TRIALS = 90
 
 # Candidates, besides the best of each proposer, that are brought nearer, and steps;
