@@ -305,7 +305,10 @@ def figures(models, answer, threshold):
 
 
 def invalid_rows(X, counterfactuals, schema):
-    """Count rows that no table with these columns could hold."""
+    """Count rows that no table with these columns could hold.
+
+    A whole number that is outside of the training range itself may come nearer to it.
+    """
     bad = np.zeros(len(X), dtype=bool)
     if not (
         counterfactuals.index.equals(X.index)
@@ -320,8 +323,10 @@ def invalid_rows(X, counterfactuals, schema):
             numbers = values.to_numpy(dtype=float)
             bad |= ~np.isfinite(numbers)
             if column.is_integer:
-                bad |= (numbers != numbers.round()) | (numbers < column.low)
-                bad |= numbers > column.high
+                own = X[column.name].to_numpy(dtype=float)
+                bad |= numbers != numbers.round()
+                bad |= numbers < np.minimum(column.low, own)
+                bad |= numbers > np.maximum(column.high, own)
     return int(bad.sum())
 
 
