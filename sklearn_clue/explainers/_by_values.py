@@ -71,8 +71,9 @@ class ValuesYardstick(Yardstick):
     def uncertainty(self, x, rows):
         """Ask the predictor about what is new, count, and remember."""
         known = self._known
-        cells = np.column_stack([rows.numpy(), x.numpy()])
-        keys = cells.view(f"V{cells.strides[0]}").ravel().tolist()  # bytes of each
+        # The bytes of each, whatever order x comes in.
+        cells = np.ascontiguousarray(np.column_stack([rows.numpy(), x.numpy()]))
+        keys = cells.view(f"V{cells.itemsize * cells.shape[1]}")[:, 0].tolist()
         new = {key: i for i, key in enumerate(keys) if key not in known}
         if new:
             index = torch.tensor(list(new.values()))

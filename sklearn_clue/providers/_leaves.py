@@ -219,14 +219,15 @@ def leaves_of(members, X):
         The nodes of each tree come after those of the trees before it.
     """
     X = np.ascontiguousarray(X, dtype=np.float32)
-    leaves, first = [], 0
-    for tree, columns in members:
+    leaves = np.empty((len(members), len(X)), dtype=np.intp)
+    first = 0
+    for leaf, (tree, columns) in zip(leaves, members, strict=True):
         # Rows have been checked: scikit-learn would check them for each tree.
-        rows = X if columns is None else np.ascontiguousarray(X[:, columns])
-        tree = tree.tree_
-        leaves.append(tree.apply(rows) + first)
-        first += tree.node_count
-    return np.array(leaves)
+        rows = np.ascontiguousarray(_columns_of(X, columns))
+        leaf[:] = tree.tree_.apply(rows)
+        leaf += first
+        first += tree.tree_.node_count
+    return leaves
 
 
 def is_grown_on(member, seen, X):

@@ -58,6 +58,17 @@ def test_nobody_is_asked_about_a_row_twice():
     assert torch.equal(yardstick.uncertainty(x, rows), told) and len(asked) == 4
 
 
+def test_rows_are_known_again_in_any_memory_layout():
+    yardstick = _yardstick(lambda x: x @ TILT, torch.zeros(2, 4))
+    x, rows = _normal(4, 5).T, torch.tensor([0, 0, 0, 1, 1])
+    assert not x.is_contiguous()
+    told = yardstick.uncertainty(x, rows)
+    torch.testing.assert_close(told, x @ TILT)
+    assert torch.equal(yardstick.uncertainty(x.contiguous(), rows), told)
+    assert yardstick.n_judged.tolist() == [3, 2]
+    assert len(yardstick.uncertainty(x[:0], rows[:0])) == 0
+
+
 def test_gaps_are_those_to_the_five_nearest_rows_around():
     stored = StoredRows(_normal(200, 4).numpy(), np.zeros(200))
     x0, rows = _normal(3, 4, seed=1), torch.tensor([2] * 20 + [0] * 3)
